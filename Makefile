@@ -1,0 +1,46 @@
+# Every target sets up what it needs. Plain python3 (3.11 or newer) and make.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+READY := $(VENV)/ready
+
+.PHONY: setup train test test-slow check coverage bench clean
+
+setup: $(READY)
+
+# Made last, so that an interrupted installation starts again.
+$(READY): setup.cfg constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "make: $(PYTHON) is older than 3.11; use make PYTHON=python3.11"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[cpu,test,dev]'
+	@touch $@
+
+train: setup
+	$(RUN) train.py
+
+test: setup
+	$(RUN) -m pytest -m 'not slow'
+
+test-slow: setup
+	$(RUN) -m pytest -m slow
+
+# Branch coverage of the whole suite, child processes included.
+coverage: setup
+	$(RUN) -m coverage erase
+	$(RUN) -m coverage run -m pytest -m 'not slow'
+	$(RUN) -m coverage combine --quiet
+	$(RUN) -m coverage report
+
+check: setup
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy .
+	$(RUN) -m codespell_lib --skip='./.git,./.venv,./runs' .
+
+bench: setup
+	@echo "No benchmarks yet."
+
+clean:
+	rm -rf $(VENV) *.egg-info .coverage* .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
