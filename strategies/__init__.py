@@ -1,0 +1,77 @@
+"""Where the replicas run: config → `tf.distribute.Strategy`.
+
+A public module here is a strategy; its name is the value of `--strategy`. It
+provides
+
+    create(config: StrategyConfig) -> tf.distribute.Strategy
+
+which checks the configuration first (`errors.RequestError` for a wrong
+request) and touches TensorFlow after. It is the first TensorFlow call of the
+program, because devices, servers and threads are fixed at that moment.
+
+`cluster/` says who is in the job, in pure Python. Nothing here knows about
+models or data.
+"""
+
+import dataclasses
+import re
+
+from errors import RequestError
+
+_DEVICE = re.compile(r"(cpu|gpu):(0|[1-9][0-9]*)")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StrategyConfig:
+    """What `--strategy` and its companions say."""
+
+    strategy: str = "one_device"
+    """Name of a module in `strategies`."""
+    devices: tuple[str, ...] = ()
+    """Devices of this process, such as `cpu:0`, `gpu:1`. `cpu:0,cpu:1` splits
+    the CPU into two logical devices. Empty: all GPUs, or else the CPU."""
+    intra_op_threads: int = 0
+    """Threads inside one operation; 0 lets TensorFlow choose."""
+    inter_op_threads: int = 0
+    """Operations that run at the same time; 0 lets TensorFlow choose."""
+    tpu: str = ""
+    """Name or `grpc://` address of the TPU, or `local`; empty: found by the
+    environment."""
+
+    def __post_init__(self) -> None:
+        _check_devices(self.devices)
+        if self.devices and self.strategy == "tpu":
+            raise RequestError(
+                f"--devices={','.join(self.devices)}: --strategy=tpu uses "
+                "every core of the TPU; drop the flag."
+            )
+        if self.tpu and self.strategy != "tpu":
+            raise RequestError(
+                f"--tpu={self.tpu}: --strategy={self.strategy} uses no TPU; "
+                "drop the flag or use --strategy=tpu."
+            )
+        for name in ("intra_op_threads", "inter_op_threads"):
+            if getattr(self, name) < 0:
+                raise RequestError(
+                    f"--{name}={getattr(self, name)}: must be 0 (TensorFlow "
+                    "chooses) or more."
+                )
+
+
+def _check_devices(devices: tuple[str, ...]) -> None:
+    received = f"--devices={','.join(devices)}"
+    for device in devices:
+        if not _DEVICE.fullmatch(device):
+            raise RequestError(
+                f"{received}: {device!r} is not a device; write them as "
+                "cpu:0,cpu:1 or gpu:0,gpu:1."
+            )
+    if len(set(devices)) < len(devices):
+        raise RequestError(
+            f"{received}: a device is named twice; each may appear once."
+        )
+    if len({device.split(":")[0] for device in devices}) > 1:
+        raise RequestError(
+            f"{received}: CPUs and GPUs cannot be mixed; name devices of one "
+            "kind."
+        )

@@ -1,0 +1,44 @@
+"""One replica on each GPU of several processes, or one per process on CPUs.
+
+Start the same command in every process, each with its own `TF_CONFIG`
+(`cluster/tf_config.py`). The task of type `chief`, or else worker 0, keeps
+the files. Every process uses all its GPUs, or those that `--devices` names,
+and all must use equally many. On CPUs a process has one replica: more on one
+machine are more processes, not logical devices.
+"""
+
+import os
+
+import tensorflow as tf
+
+from errors import RequestError
+from strategies import StrategyConfig
+from strategies import _devices
+from strategies.cluster import rendezvous
+from strategies.cluster import tf_config
+
+
+def create(config: StrategyConfig) -> tf.distribute.Strategy:
+    """Waits for all workers and returns the strategy that they share.
+
+    Must come before any other use of TensorFlow in the process.
+
+    Raises:
+        RequestError: if `TF_CONFIG` is wrong or differs between the workers,
+            if the port of this worker is taken, if a device is named that is
+            absent or would not be used, or if TensorFlow already runs with
+            other devices or threads.
+    """
+    cluster = tf_config.require(os.environ)
+    # Of the CPUs TensorFlow would use the first alone, whatever is named.
+    on_cpu = any(device.startswith("cpu") for device in config.devices)
+    if on_cpu and config.devices != ("cpu:0",):
+        raise RequestError(
+            f"--devices={','.join(config.devices)}: under --strategy="
+            "multi_worker_mirrored a worker has one CPU device; name cpu:0, "
+            "and start more workers for more replicas."
+        )
+    _devices.configure(config)
+    _devices.show_named_gpus(config)
+    rendezvous.meet(cluster)
+    return tf.distribute.MultiWorkerMirroredStrategy()
