@@ -18,7 +18,7 @@ import dataclasses
 
 import tensorflow as tf
 
-import options
+import options as options_lib
 from data import DataConfig
 from data import DatasetInfo
 
@@ -89,4 +89,4 @@ def example(
 
 def _options(config: DataConfig) -> Options:
     words = config.argument.split(",") if config.argument else []
-    return options.parse(words, Options, "dataset")
+    return options_lib.parse(words, Options, "dataset")

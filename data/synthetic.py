@@ -13,7 +13,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
-import options
+import options as options_lib
 from data import DataConfig
 from data import DatasetInfo
 
@@ -81,7 +81,7 @@ def arrays(config: DataConfig, split: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _options(config: DataConfig) -> Options:
     words = config.argument.split(",") if config.argument else []
-    return options.parse(words, Options, "dataset")
+    return options_lib.parse(words, Options, "dataset")
 
 
 def _num(chosen: Options, split: str) -> int:
