@@ -1,0 +1,300 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from model.layers import fixed_point
+from model.layers.batched_mat_vec import BatchedMatVec
+from model.layers.fixed_point import FixedPoint
+from tests.layer_checks import Case
+
+ROOT = Path(__file__).parents[3]
+
+
+def make_cell(
+    groups: int = 3, units: int = 4, gain: float = 0.4
+) -> keras.Model:
+    dtype = keras.config.dtype_policy().compute_dtype
+    h = keras.Input([groups, units], dtype=dtype)
+    x = keras.Input([groups, units], dtype=dtype)
+    recurrent = BatchedMatVec(
+        units,
+        use_bias=False,
+        kernel_initializer=keras.initializers.Orthogonal(gain),
+        name="recurrent",
+    )
+    return keras.Model([h, x], keras.ops.tanh(recurrent(h) + x))
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class LazyCell(keras.layers.Layer):
+    """Makes its variables when it is first called, and counts its calls."""
+
+    def __init__(self, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.dense = keras.layers.Dense(
+            4, kernel_initializer=keras.initializers.Orthogonal(0.4)
+        )
+        self.num_calls = 0
+
+    def build(self, input_shape: object) -> None:
+        del input_shape
+
+    def call(self, inputs: list[tf.Tensor]) -> tf.Tensor:
+        self.num_calls += 1
+        return keras.ops.tanh(self.dense(inputs[0]) + inputs[1])
+
+
+CASES = [
+    Case(
+        name="model",
+        kwargs=lambda: {"cell": make_cell(), "maximum_iterations": 12},
+        input_shape=(8, 3, 4),
+        num_variables=1,
+    ),
+    Case(
+        name="lazy_layer",
+        kwargs=lambda: {"cell": LazyCell(), "tolerance": 1e-6},
+        input_shape=(8, 4),
+        num_variables=2,
+    ),
+]
+
+
+def solve(
+    kernel: np.ndarray, x: np.ndarray, maximum_iterations: int, tolerance: float
+) -> tuple[np.ndarray, list[int]]:
+    """One example after the other; returns states and numbers of iterations."""
+    states, counts = [], []
+    for example in x:
+        h, k, change = np.zeros_like(example), 0, np.inf
+        while k < maximum_iterations and change > tolerance:
+            new = np.tanh(np.einsum("nk,nkm->nm", h, kernel) + example)
+            h, k, change = new, k + 1, np.max(np.abs(new - h))
+        states.append(h)
+        counts.append(k)
+    return np.stack(states), counts
+
+
+def make_layer(dtype: str = "float64", **kwargs: object) -> FixedPoint:
+    keras.config.set_dtype_policy(dtype)
+    layer = FixedPoint(make_cell(gain=0.7), **kwargs)
+    keras.config.set_dtype_policy("float32")
+    return layer
+
+
+def make_examples(dtype: str = "float64") -> np.ndarray:
+    """Examples of growing size, which take fewer and fewer iterations."""
+    x = np.random.default_rng(0).normal(size=(6, 3, 4))
+    return (x * np.logspace(-4, 1, 6)[:, None, None]).astype(dtype)
+
+
+@pytest.mark.parametrize(
+    ("maximum_iterations", "tolerance"),
+    [(100, 1e-3), (100, 1e-9), (3, 0.0)],
+    ids=["loose", "tight", "bounded"],
+)
+def test_matches_loop_over_examples(
+    maximum_iterations: int, tolerance: float
+) -> None:
+    layer = make_layer(
+        maximum_iterations=maximum_iterations, tolerance=tolerance
+    )
+    x = make_examples()
+    expected, counts = solve(
+        layer.cell.get_weights()[0], x, maximum_iterations, tolerance
+    )
+    if maximum_iterations > 3:
+        assert len(set(counts)) > 3
+        assert max(counts) < maximum_iterations
+    np.testing.assert_allclose(layer(x), expected, rtol=0, atol=1e-14)
+
+
+def test_stops_with_the_last_example() -> None:
+    layer = FixedPoint(LazyCell(), maximum_iterations=100, tolerance=1e-3)
+    x = make_examples("float32")[:, 0]
+    layer.build(x.shape)
+    layer.cell.num_calls = 0
+    layer(x)
+    kernel = layer.cell.dense.get_weights()[0]
+    _, counts = solve(kernel[None], x[:, None], 100, 1e-3)
+    assert layer.cell.num_calls == max(counts)
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph", "jit"])
+def test_row_does_not_depend_on_its_batch(mode: str) -> None:
+    layer = make_layer("float32", tolerance=1e-4)
+    layer.build((None, 3, 4))
+    run = layer
+    if mode != "eager":
+        run = tf.function(layer, autograph=False, jit_compile=mode == "jit")
+    x = make_examples("float32")
+    together = run(x).numpy()
+    for i in range(len(x)):
+        np.testing.assert_array_equal(run(x[i : i + 1])[0], together[i])
+
+
+def test_accepted_example_is_never_taken_up_again() -> None:
+    h, x = keras.Input([1]), keras.Input([1])
+    # Changes double: the first example's is small at first, and only then.
+    layer = FixedPoint(
+        keras.Model([h, x], 2 * h + x), maximum_iterations=5, tolerance=0.1
+    )
+    outputs = layer(tf.constant([[0.08], [1.0]]))
+    np.testing.assert_allclose(outputs, [[0.08], [31.0]])
+
+
+def test_cell_may_lose_its_static_shape() -> None:
+    class Dynamic(keras.layers.Layer):
+        def call(self, inputs: list[tf.Tensor]) -> tf.Tensor:
+            h, x = inputs
+            # A mask leaves not even the number of axes known.
+            shape = tf.boolean_mask(tf.shape(x), tf.shape(x) > 0)
+            return tf.reshape(0.5 * h + x, shape)
+
+        def compute_output_shape(self, shapes: list[object]) -> object:
+            return shapes[1]
+
+    layer = FixedPoint(Dynamic())
+    run = tf.function(layer, autograph=False)
+    spec = tf.TensorSpec([None, 3], tf.float32)
+    outputs = run.get_concrete_function(spec)(tf.ones([2, 3]))
+    np.testing.assert_allclose(outputs, np.full([2, 3], 2.0), atol=1e-3)
+
+
+def test_not_a_number_stays_visible_and_alone() -> None:
+    layer = make_layer(maximum_iterations=1000)
+    x = make_examples()
+    clean = layer(x).numpy()
+    x[2, 0, 0] = np.nan
+    outputs = layer(x).numpy()
+    assert np.isnan(outputs[2]).any()
+    np.testing.assert_array_equal(
+        np.delete(outputs, 2, 0), np.delete(clean, 2, 0)
+    )
+
+
+def test_gradients_match_finite_differences() -> None:
+    layer = make_layer(maximum_iterations=40, tolerance=0.0)
+    x = tf.constant(make_examples()[3:5])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        value = tf.reduce_sum(tf.sin(layer(x)))
+    kernel = layer.cell.trainable_variables[0].value
+    of_x, of_kernel = tape.gradient(value, [x, kernel])
+
+    def loss(x: np.ndarray, kernel: np.ndarray) -> float:
+        return np.sum(np.sin(solve(kernel, x, 40, 0.0)[0]))
+
+    point = [x.numpy(), kernel.numpy()]
+    for i, gradient in enumerate([of_x, of_kernel]):
+        for index in np.ndindex(*gradient.shape):
+            step = np.zeros(gradient.shape)
+            step[index] = 1e-6
+            up = loss(*point[:i], point[i] + step, *point[i + 1 :])
+            down = loss(*point[:i], point[i] - step, *point[i + 1 :])
+            assert abs((up - down) / 2e-6 - gradient[index]) < 1e-8
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wide"),
+    [("bfloat16", "float32"), ("float32", "float32"), ("float64", "float64")],
+)
+def test_change_is_measured_in_a_wide_type(dtype: str, wide: str) -> None:
+    new = tf.constant([[1.0, -3.0], [0.0, 0.0]], dtype)
+    old = tf.constant([[1.0, -1 / 256], [0.0, 0.5]], dtype)
+    change = fixed_point._largest_change(new, old)
+    assert change.dtype == wide
+    # In bfloat16 the first would be 3.
+    np.testing.assert_array_equal(change, [3 - 1 / 256, 0.5])
+
+
+def test_cell_may_compute_in_another_type() -> None:
+    layer = FixedPoint(make_cell(), dtype="mixed_bfloat16")
+    assert layer(make_examples("float32")).dtype == tf.bfloat16
+
+
+def test_traces_once() -> None:
+    layer = FixedPoint(make_cell())
+    layer.build((None, 3, 4))
+    compiled = tf.function(layer, autograph=False)
+    compiled(tf.zeros([2, 3, 4]))
+    compiled(tf.ones([2, 3, 4]))
+    assert compiled.experimental_get_tracing_count() == 1
+
+
+def test_loads_in_a_new_process_that_imports_the_layers(tmp_path: Path) -> None:
+    inputs = keras.Input([3, 4])
+    model = keras.Model(inputs, FixedPoint(make_cell())(inputs))
+    x = make_examples("float32")
+    model.save(tmp_path / "model.keras")
+    np.save(tmp_path / "x.npy", x)
+    script = f"""
+import keras, numpy
+try:
+    keras.saving.load_model({str(tmp_path / "model.keras")!r})
+except TypeError:
+    print("not without the import")
+import model.layers.batched_mat_vec
+import model.layers.fixed_point
+loaded = keras.saving.load_model({str(tmp_path / "model.keras")!r})
+x = numpy.load({str(tmp_path / "x.npy")!r})
+numpy.save({str(tmp_path / "y.npy")!r}, loaded(x))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "not without the import" in done.stdout
+    y = np.load(tmp_path / "y.npy")
+    np.testing.assert_allclose(y, model(x), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"maximum_iterations": 0}, "maximum_iterations=0"),
+        ({"maximum_iterations": 1.5}, "maximum_iterations=1.5"),
+        ({"tolerance": -1.0}, "tolerance=-1.0"),
+        ({"tolerance": float("nan")}, "tolerance=nan"),
+    ],
+    ids=["no_iterations", "fraction", "negative", "not_a_number"],
+)
+def test_rejects_settings(kwargs: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        FixedPoint(make_cell(), **kwargs)
+
+
+def test_rejects_cell_that_is_no_layer() -> None:
+    with pytest.raises(TypeError, match="must be a Keras layer"):
+        FixedPoint(tf.tanh)
+
+
+def test_rejects_rank_one_input() -> None:
+    with pytest.raises(ValueError, match="fewer than two axes"):
+        FixedPoint(make_cell()).build((None,))
+
+
+def test_rejects_cell_that_changes_the_shape() -> None:
+    cell = keras.layers.Concatenate()
+    with pytest.raises(ValueError, match="must return the shape"):
+        FixedPoint(cell).build((None, 4))
+
+
+def test_rejects_cell_that_loses_precision() -> None:
+    layer = FixedPoint(make_cell(), dtype="float64")
+    with pytest.raises(ValueError, match="casts its inputs to float32"):
+        layer.build((None, 3, 4))
+
+
+def test_rejects_integers() -> None:
+    with pytest.raises(TypeError, match="input is int32"):
+        FixedPoint(make_cell())(tf.zeros([2, 3, 4], tf.int32))
