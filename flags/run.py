@@ -1,0 +1,30 @@
+"""Flags of the run as a whole."""
+
+from absl import flags
+
+from flags import _read
+from training import MODES
+from training import RunConfig
+
+flags.DEFINE_string("mode", RunConfig.mode, f"One of {', '.join(MODES)}.")
+flags.DEFINE_string(
+    "model_dir",
+    RunConfig.model_dir,
+    "Folder of everything the run writes; what is there is continued. Empty: "
+    "a new folder under runs/.",
+)
+flags.DEFINE_integer(
+    "seed",
+    RunConfig.seed,
+    "Seed of weights, order of data and random layers.",
+)
+flags.DEFINE_boolean(
+    "deterministic",
+    RunConfig.deterministic,
+    "Use only operations that give the same bits each time.",
+)
+
+
+def run_config() -> RunConfig:
+    """Reads this group. Raises `RequestError` for a value out of range."""
+    return _read.read(RunConfig)

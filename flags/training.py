@@ -1,0 +1,94 @@
+"""Flags of how long to train, with what optimizer, and what is kept."""
+
+from absl import flags
+
+from flags import _read
+from flags import registry
+from training import OPTIMIZERS
+from training import SCHEDULES
+from training import TrainConfig
+
+flags.DEFINE_integer(
+    "train_steps",
+    TrainConfig.train_steps,
+    "Steps from the start of the run to its end.",
+)
+flags.DEFINE_integer(
+    "steps_per_loop",
+    TrainConfig.steps_per_loop,
+    "Steps of one compiled loop; metrics are logged after each loop.",
+)
+flags.DEFINE_integer(
+    "eval_every_steps",
+    TrainConfig.eval_every_steps,
+    "Steps between evaluations; 0: only after the last step.",
+)
+flags.DEFINE_integer(
+    "checkpoint_every_steps",
+    TrainConfig.checkpoint_every_steps,
+    "Steps between checkpoints; 0: only after the last step.",
+)
+flags.DEFINE_integer(
+    "checkpoints_to_keep",
+    TrainConfig.checkpoints_to_keep,
+    "How many of the newest checkpoints stay.",
+)
+flags.DEFINE_string(
+    "optimizer",
+    TrainConfig.optimizer,
+    f"One of {', '.join(OPTIMIZERS)}, or the dotted path of a Keras optimizer "
+    "class.",
+)
+flags.DEFINE_list(
+    "optimizer_options",
+    list(TrainConfig.optimizer_options),
+    "Arguments of the optimizer's class as key=value,key=value.",
+)
+flags.DEFINE_float(
+    "learning_rate",
+    TrainConfig.learning_rate,
+    "Learning rate, or the highest one where a schedule changes it; unset: "
+    "0.1 for sgd, 0.001 for adam and adamw, Keras's own default for others.",
+)
+flags.DEFINE_string(
+    "learning_rate_schedule",
+    TrainConfig.learning_rate_schedule,
+    f"One of {', '.join(SCHEDULES)}; cosine:warmup_steps=100 rises for 100 "
+    "steps, then decays to 0 at --train_steps.",
+)
+flags.DEFINE_float(
+    "weight_decay",
+    TrainConfig.weight_decay,
+    "Decoupled weight decay; unset: the optimizer's own default.",
+)
+flags.DEFINE_boolean(
+    "run_eagerly",
+    TrainConfig.run_eagerly,
+    "Run step by step in Python, for a debugger; slow.",
+)
+flags.DEFINE_boolean(
+    "jit_compile",
+    TrainConfig.jit_compile,
+    "Compile forward and backward pass with XLA; unset: on GPU and TPU, not "
+    "on CPU.",
+)
+flags.DEFINE_list(
+    "callbacks",
+    list(TrainConfig.callbacks),
+    f"Any of {', '.join(registry.names('training.callbacks'))}, or dotted "
+    "paths of modules of your own.",
+)
+flags.DEFINE_string(
+    "export",
+    TrainConfig.export,
+    "Form in which the trained model is written: keras or saved_model. "
+    "Empty: none.",
+)
+
+
+def train_config() -> TrainConfig:
+    """Reads this group. Raises `RequestError` for a value not allowed."""
+    config = _read.read(TrainConfig)
+    for name in config.callbacks:
+        registry.check("training.callbacks", name, "callbacks")
+    return config

@@ -1,0 +1,93 @@
+"""Every model × every dataset × every strategy that a CPU can simulate.
+
+The lists come from the folders, so nothing can stay out; what cannot take
+part is named here with its reason.
+"""
+
+import importlib
+import itertools
+
+import numpy as np
+import pytest
+
+import train
+from data import DataConfig
+from errors import RequestError
+from flags import registry
+from flags.command_line import Configs
+from model import ModelConfig
+from strategies import StrategyConfig
+from training import RunConfig
+from training import TrainConfig
+
+# Strategy → devices; the rest is left out for a reason.
+STRATEGIES = {"one_device": (), "mirrored": ("cpu:0", "cpu:1")}
+NOT_SIMULABLE = {
+    "multi_worker_mirrored": "needs processes: tests/equivalence",
+    "tpu": "needs the hardware",
+}
+# A dataset's argument that makes it small.
+ARGUMENTS = {
+    "digits": "",
+    "linear_systems": ":size=4,examples=100",
+    "synthetic": ":shape=32x32x3,classes=3,examples=16",
+}
+NO_DATA_HERE = {"tfds": "needs a download: tests/data/test_tfds.py"}
+OPTIONS = {
+    "keras_application": ("name=MobileNetV2", "resize=32"),
+    "equilibrium": ("units=8", "filters=4", "maximum_iterations=3"),
+}
+# Model → part of the sentence with which it refuses what is no image.
+IMAGES_ONLY = {"cnn": "height, width", "keras_application": "height, width"}
+IMAGES = {"digits", "synthetic"}
+
+# 35 s each on two cores: tracing 50 batch normalizations on each replica.
+SLOW = {("keras_application", "mirrored")}
+CELLS = [
+    pytest.param(
+        *cell, marks=[pytest.mark.slow] if (cell[0], cell[2]) in SLOW else []
+    )
+    for cell in itertools.product(
+        registry.names("model"), ARGUMENTS, STRATEGIES
+    )
+]
+
+
+def test_nothing_is_left_out() -> None:
+    assert STRATEGIES.keys() | NOT_SIMULABLE.keys() == set(
+        registry.names("strategies")
+    )
+    assert ARGUMENTS.keys() | NO_DATA_HERE.keys() == set(registry.names("data"))
+
+
+def _configs(model, dataset, strategy, model_dir) -> Configs:
+    return Configs(
+        RunConfig(model_dir=str(model_dir)),
+        StrategyConfig(strategy=strategy, devices=STRATEGIES[strategy]),
+        DataConfig(dataset=dataset + ARGUMENTS[dataset], global_batch_size=4),
+        ModelConfig(model=model, model_options=OPTIONS.get(model, ())),
+        TrainConfig(train_steps=2, callbacks=()),
+    )
+
+
+@pytest.mark.parametrize(("model", "dataset", "strategy"), CELLS)
+def test_trains_and_evaluates(tmp_path, model, dataset, strategy) -> None:
+    configs = _configs(model, dataset, strategy, tmp_path)
+    if model in IMAGES_ONLY and dataset not in IMAGES:
+        with pytest.raises(RequestError, match=IMAGES_ONLY[model]):
+            train.run(configs)
+        return
+    metrics = train.run(configs)
+    assert np.isfinite(metrics["loss"])
+    info = importlib.import_module(f"data.{dataset}").info(configs.data)
+    assert metrics["examples"] == info.num_examples["eval"]
+    assert (info.task == "classification") == ("accuracy" in metrics)
+
+
+@pytest.mark.parametrize("model", registry.names("model"))
+def test_options_have_defaults_and_unknown_ones_are_refused(model) -> None:
+    module = importlib.import_module(f"model.{model}")
+    module.Options()
+    config = ModelConfig(model=model, model_options=("no_such_key=1",))
+    with pytest.raises(RequestError, match=r"unknown key 'no_such_key'"):
+        module.build(config, None, 1)

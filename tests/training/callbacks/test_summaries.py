@@ -1,0 +1,37 @@
+import pytest
+import tensorflow as tf
+
+from training.callbacks import Context
+from training.callbacks import summaries
+
+
+def _read(folder) -> dict[tuple[str, int], float]:
+    found = {}
+    for path in folder.iterdir():
+        for record in tf.data.TFRecordDataset(str(path)):
+            event = tf.compat.v1.Event.FromString(record.numpy())
+            for value in event.summary.value:
+                number = tf.make_ndarray(value.tensor).item()
+                found[value.tag, event.step] = number
+    return found
+
+
+def test_scalars_can_be_read_back(tmp_path) -> None:
+    callback = summaries.make(Context(None, str(tmp_path), True, 0, 8))
+    callback.on_train_batch_end(4, {"loss": 0.5, "learning_rate": 0.1})
+    callback.on_test_end({"loss": 0.75})
+    callback.on_train_batch_end(8, {"loss": 0.25, "learning_rate": 0.1})
+    callback.on_train_end()
+    train = _read(tmp_path / "summaries" / "train")
+    assert train["loss", 4] == 0.5
+    assert train["loss", 8] == 0.25
+    assert train["learning_rate", 4] == pytest.approx(0.1)
+    assert _read(tmp_path / "summaries" / "eval") == {("loss", 4): 0.75}
+
+
+def test_other_workers_write_nothing(tmp_path) -> None:
+    callback = summaries.make(Context(None, str(tmp_path), False, 0, 8))
+    callback.on_train_batch_end(4, {"loss": 0.5})
+    callback.on_test_end({"loss": 0.75})
+    callback.on_train_end()
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,236 @@
+"""What happens at which step, with stand-ins for the compiled loops."""
+
+import json
+import math
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from training import TrainConfig
+from training import checkpoint
+from training import loop
+from training import state as state_lib
+
+
+@pytest.fixture
+def run(tmp_path, strategy_of):
+    """Returns a function that runs the loop and returns what happened."""
+    strategy = strategy_of(1)
+
+    def run_loop(
+        config: TrainConfig, *callbacks, start=0, losses=None, eval_loss=2.0
+    ):
+        events = []
+        with strategy.scope():
+            inputs = keras.Input([1])
+            outputs = keras.layers.Dense(1, name="dense")(inputs)
+            model = keras.Model(inputs, outputs)
+            state = state_lib.create(model, config)
+        state.step.assign(start)
+
+        def train(num_steps: int) -> dict[str, float]:
+            state.step.assign_add(num_steps)
+            events.append(("train", num_steps))
+            loss = (losses or {}).get(int(state.step.numpy()), 1.0)
+            return {"loss": loss, "steps_per_sec": 10.0, "accuracy": 0.5}
+
+        def evaluate() -> dict[str, float]:
+            events.append(("evaluate", int(state.step.numpy())))
+            return {"loss": eval_loss, "examples": 9.0}
+
+        class Spy(keras.callbacks.Callback):
+            def on_train_batch_end(self, batch, logs) -> None:
+                saved = checkpoint.list_steps(str(tmp_path))
+                events.append(("batch_end", batch, saved))
+
+            def on_test_end(self, logs) -> None:
+                events.append(("test_end", logs["loss"]))
+
+            def on_epoch_end(self, epoch, logs) -> None:
+                events.append(("epoch_end", epoch, sorted(logs)))
+
+        result = loop.run(
+            strategy,
+            state,
+            train,
+            evaluate,
+            [*callbacks, Spy()],
+            config,
+            str(tmp_path),
+        )
+        return events, result
+
+    return run_loop
+
+
+def _config(**values) -> TrainConfig:
+    defaults = {
+        "train_steps": 10,
+        "steps_per_loop": 4,
+        "eval_every_steps": 0,
+        "checkpoint_every_steps": 0,
+    }
+    return TrainConfig(**{**defaults, **values})
+
+
+@pytest.mark.parametrize(
+    ("step", "evaluate", "save", "expected"),
+    [
+        (0, 0, 0, 4),
+        (4, 0, 0, 4),
+        (8, 0, 0, 2),
+        (0, 3, 0, 3),
+        (3, 3, 0, 1),
+        (0, 0, 2, 2),
+        (2, 5, 0, 2),
+        (4, 5, 7, 1),
+        (5, 5, 7, 2),
+    ],
+)
+def test_inner_loops_end_where_something_is_due(
+    step, evaluate, save, expected
+) -> None:
+    config = _config(eval_every_steps=evaluate, checkpoint_every_steps=save)
+    assert loop.steps_to_boundary(step, config) == expected
+
+
+def test_order_at_a_boundary(run) -> None:
+    config = _config(
+        train_steps=4,
+        steps_per_loop=2,
+        eval_every_steps=2,
+        checkpoint_every_steps=2,
+    )
+    events, result = run(config)
+    logs = ["accuracy", "loss", "steps_per_sec", "val_examples", "val_loss"]
+    assert events == [
+        ("train", 2),
+        ("evaluate", 2),
+        ("batch_end", 2, [2]),
+        ("test_end", 2.0),
+        ("epoch_end", 0, logs),
+        ("train", 2),
+        ("evaluate", 4),
+        ("batch_end", 4, [2, 4]),
+        ("test_end", 2.0),
+        ("epoch_end", 1, logs),
+    ]
+    assert result == {"loss": 2.0, "examples": 9.0}
+
+
+def test_the_last_step_is_evaluated_and_kept(run, tmp_path) -> None:
+    events, _ = run(_config())
+    assert [e for e in events if e[0] in ("train", "evaluate")] == [
+        ("train", 4),
+        ("train", 4),
+        ("train", 2),
+        ("evaluate", 10),
+    ]
+    assert checkpoint.list_steps(str(tmp_path)) == [10]
+
+
+def test_a_finished_run_is_evaluated_only(run, tmp_path) -> None:
+    events, result = run(_config(), start=10)
+    assert events == [("evaluate", 10)]
+    assert result["loss"] == 2.0
+    assert not (tmp_path / "metrics.jsonl").exists()
+
+
+def test_continues_from_the_step_of_the_state(run) -> None:
+    events, _ = run(_config(), start=6)
+    assert [e[1] for e in events if e[0] == "train"] == [2, 2]
+
+
+class _StopAt(keras.callbacks.Callback):
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self._stop = step
+
+    def on_train_batch_end(self, batch, logs) -> None:
+        if batch >= self._stop:
+            self.model.stop_training = True
+
+
+def test_a_callback_may_stop_the_run(run, tmp_path) -> None:
+    """The step at which it stops is evaluated and kept like a last one."""
+    events, result = run(_config(), _StopAt(4))
+    assert [e for e in events if e[0] in ("train", "evaluate")] == [
+        ("train", 4),
+        ("evaluate", 4),
+    ]
+    assert checkpoint.list_steps(str(tmp_path)) == [4]
+    assert result["loss"] == 2.0
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_stops_on_a_loss_that_is_not_finite(run, tmp_path, loss) -> None:
+    config = _config(checkpoint_every_steps=4)
+    with pytest.raises(RuntimeError, match="between step 5 and step 8"):
+        run(config, losses={8: loss})
+    assert checkpoint.list_steps(str(tmp_path)) == [4]
+    text = (tmp_path / "metrics.jsonl").read_text()
+    assert json.loads(text.splitlines()[-1])["loss"] is None
+
+
+def test_stops_on_an_evaluation_that_is_not_finite(run) -> None:
+    with pytest.raises(RuntimeError, match="the evaluation loss became nan"):
+        run(_config(eval_every_steps=4), eval_loss=math.nan)
+
+
+def test_one_line_of_metrics_for_each_inner_loop(run, tmp_path) -> None:
+    run(_config(eval_every_steps=8))
+    text = (tmp_path / "metrics.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert [(line["step"], line["split"]) for line in lines] == [
+        (4, "train"),
+        (8, "train"),
+        (8, "eval"),
+        (10, "train"),
+        (10, "eval"),
+    ]
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_keras_callbacks_work_without_compile(run, tmp_path, replicas) -> None:
+    path = tmp_path / "log.csv"
+    config = _config(eval_every_steps=4, learning_rate=0.5)
+    run(
+        config,
+        keras.callbacks.CSVLogger(str(path)),
+        keras.callbacks.ReduceLROnPlateau(patience=1, factor=0.5),
+        keras.callbacks.ModelCheckpoint(str(tmp_path / "best.keras")),
+        keras.callbacks.TerminateOnNaN(),
+    )
+    assert len(path.read_text().splitlines()) == 4
+    assert (tmp_path / "best.keras").exists()
+
+
+def test_early_stopping_of_keras_stops(run) -> None:
+    config = _config(train_steps=100, eval_every_steps=4)
+    stopping = keras.callbacks.EarlyStopping(monitor="val_loss", patience=2)
+    events, _ = run(config, stopping)
+    assert sum(event[0] == "train" for event in events) == 3
+
+
+def test_reports_metrics_rate_and_speed(strategy_of) -> None:
+    with strategy_of(2).scope():
+        inputs = keras.Input([1])
+        model = keras.Model(inputs, keras.layers.Dense(1)(inputs))
+        state = state_lib.create(model, TrainConfig(learning_rate=0.25))
+    calls = []
+
+    def compiled(iterator, num_steps) -> dict[str, tf.Tensor]:
+        calls.append((iterator, num_steps))
+        return {"loss": tf.constant(3.0)}
+
+    train = loop.make_train(compiled, "iterator", state, 64)
+    logs = train(5)
+    assert logs["loss"] == 3.0
+    assert logs["learning_rate"] == 0.25
+    assert logs["examples_per_sec"] == pytest.approx(64 * logs["steps_per_sec"])
+    assert calls[0][0] == "iterator"
+    # A tensor, so that another number is no new trace.
+    assert tf.is_tensor(calls[0][1])
+    assert np.array_equal(calls[0][1], 5)

@@ -1,0 +1,47 @@
+import json
+import math
+
+import pytest
+
+from training import metrics_log
+
+
+def _lines(folder) -> list[dict]:
+    text = (folder / "metrics.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_one_object_a_line(tmp_path) -> None:
+    metrics_log.append(str(tmp_path), 3, "train", {"loss": 0.5})
+    metrics_log.append(str(tmp_path), 4, "eval", {"loss": 0.25})
+    first, second = _lines(tmp_path)
+    assert (first["step"], first["split"], first["loss"]) == (3, "train", 0.5)
+    assert (second["step"], second["split"]) == (4, "eval")
+    assert 1.7e9 < first["time"] <= second["time"]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_is_null(tmp_path, value) -> None:
+    metrics_log.append(str(tmp_path), 1, "train", {"loss": value})
+    assert _lines(tmp_path)[0]["loss"] is None
+
+
+def test_cut_keeps_up_to_the_step(tmp_path) -> None:
+    for step in (10, 20, 30):
+        metrics_log.append(str(tmp_path), step, "train", {"loss": 1.0})
+    metrics_log.append(str(tmp_path), 20, "eval", {"loss": 1.0})
+    metrics_log.cut(str(tmp_path), 20)
+    assert [line["step"] for line in _lines(tmp_path)] == [10, 20, 20]
+
+
+def test_cut_removes_a_torn_line(tmp_path) -> None:
+    metrics_log.append(str(tmp_path), 10, "train", {"loss": 1.0})
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"time": 1, "step": 1')
+    metrics_log.cut(str(tmp_path), 20)
+    assert [line["step"] for line in _lines(tmp_path)] == [10]
+
+
+def test_cut_needs_no_file(tmp_path) -> None:
+    metrics_log.cut(str(tmp_path), 20)
+    assert not list(tmp_path.iterdir())

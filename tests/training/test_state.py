@@ -1,0 +1,123 @@
+import keras
+import pytest
+
+from errors import RequestError
+from training import TrainConfig
+from training import state as state_lib
+
+
+def _model(name: str = "dense") -> keras.Model:
+    inputs = keras.Input([2])
+    outputs = keras.layers.Dense(1, name=name)(inputs)
+    return keras.Model(inputs, outputs, name="tiny")
+
+
+def test_variables_have_names_that_say_what_they_are(strategy_of) -> None:
+    with strategy_of(2).scope():
+        state = state_lib.create(_model(), TrainConfig(optimizer="adam"))
+    assert set(state.evaluated_variables()) == {
+        "step",
+        "model/dense/kernel",
+        "model/dense/bias",
+    }
+    assert set(state.variables()) - set(state.evaluated_variables()) == {
+        "optimizer/adam/iteration",
+        "optimizer/adam/learning_rate",
+        "optimizer/adam/dense_kernel_momentum",
+        "optimizer/adam/dense_kernel_velocity",
+        "optimizer/adam/dense_bias_momentum",
+        "optimizer/adam/dense_bias_velocity",
+    }
+
+
+def test_callbacks_find_the_optimizer(strategy_of) -> None:
+    with strategy_of(1).scope():
+        state = state_lib.create(_model(), TrainConfig())
+    assert state.model.optimizer is state.optimizer
+
+
+def test_seeds_of_random_layers_are_part_of_it(strategy_of) -> None:
+    with strategy_of(1).scope():
+        model = keras.Sequential(
+            [
+                keras.Input([2]),
+                keras.layers.Dropout(0.5, name="dropout"),
+                keras.layers.Dense(1, name="dense"),
+            ]
+        )
+        state = state_lib.create(model, TrainConfig())
+    assert any("seed_generator" in name for name in state.variables())
+
+
+def test_a_model_from_outside_the_scope_is_refused(strategy_of) -> None:
+    model = _model()
+    with (
+        strategy_of(2).scope(),
+        pytest.raises(RequestError, match=r"dense/kernel.*outside"),
+    ):
+        state_lib.create(model, TrainConfig())
+
+
+def test_a_model_that_is_not_built_is_refused(strategy_of) -> None:
+    with strategy_of(1).scope():
+        model = keras.Sequential([keras.layers.Dense(1)])
+        with pytest.raises(RequestError, match="no weights yet"):
+            state_lib.create(model, TrainConfig())
+
+
+def test_a_model_without_weights_is_refused(strategy_of) -> None:
+    with strategy_of(1).scope():
+        inputs = keras.Input([2])
+        model = keras.Model(inputs, keras.layers.ReLU()(inputs))
+        with pytest.raises(RequestError, match="no trainable weights"):
+            state_lib.create(model, TrainConfig())
+
+
+class _Twins(keras.Model):
+    def __init__(self) -> None:
+        super().__init__(name="twins")
+        self.one = keras.layers.Dense(1, name="same")
+        self.two = keras.layers.Dense(1, name="same")
+
+    def call(self, inputs):
+        return self.one(inputs) + self.two(inputs)
+
+
+def test_equal_names_are_refused(strategy_of) -> None:
+    with strategy_of(1).scope():
+        model = _Twins()
+        model(keras.ops.ones([1, 2]))
+        state = state_lib.create(model, TrainConfig())
+    with pytest.raises(ValueError, match="two variables are called"):
+        state.variables()
+
+
+@pytest.mark.parametrize(
+    ("before", "schedule", "expected"),
+    [
+        ({}, "constant", 0.1),
+        ({"train": {"learning_rate": 0.1}}, "constant", 0.025),
+        ({"train": {"learning_rate": 0.3}}, "constant", 0.1),
+    ],
+    ids=["new run", "same flag keeps a callback's rate", "other flag wins"],
+)
+def test_learning_rate_after_a_restart(
+    strategy_of, before, schedule, expected
+) -> None:
+    config = TrainConfig(learning_rate=0.1, learning_rate_schedule=schedule)
+    with strategy_of(2).scope():
+        state = state_lib.create(_model(), config)
+    if before:
+        state.optimizer.learning_rate = 0.025  # as restored
+    state_lib.follow_flags(state, before, config)
+    rate = state.optimizer.learning_rate.numpy()
+    assert float(rate) == pytest.approx(expected)
+
+
+def test_a_schedule_has_no_rate_to_keep(strategy_of) -> None:
+    config = TrainConfig(learning_rate_schedule="cosine", learning_rate=0.1)
+    with strategy_of(1).scope():
+        state = state_lib.create(_model(), config)
+    state_lib.follow_flags(state, {"train": {"learning_rate": 0.3}}, config)
+    rate = state.optimizer.learning_rate.numpy()
+    assert float(rate) == pytest.approx(0.1)

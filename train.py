@@ -1,0 +1,129 @@
+r"""Trains a Keras model on whatever devices there are.
+
+    python train.py                                    # one device
+    python train.py --strategy=mirrored                # all GPUs of a machine
+    TF_CONFIG='{"cluster": {"worker": ["host0:2222", "host1:2222"]},
+                "task": {"type": "worker", "index": 0}}' \
+        python train.py --strategy=multi_worker_mirrored --model_dir=runs/two
+
+Exit codes: 0 done; 1 the run failed; 2 the request was wrong; 42 interrupted,
+the same command continues it.
+"""
+
+import functools
+import os
+import sys
+from collections.abc import Sequence
+
+from absl import app
+
+from errors import RequestError
+from flags import command_line
+from flags import registry
+from strategies.cluster import preflight
+
+# Before TensorFlow is imported: its notes on its own build hide ours.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ["KERAS_BACKEND"] = "tensorflow"
+
+
+def main(argv: Sequence[str]) -> None:
+    """Reads the flags, runs, and turns a wrong request into exit code 2."""
+    try:
+        run(command_line.read(argv))
+    except RequestError as error:
+        print(f"train.py: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("train.py: interrupted; the same command continues it.")
+        sys.exit(42)
+
+
+def run(configs: command_line.Configs) -> dict[str, float]:
+    """Trains or evaluates; returns the metrics of the last evaluation.
+
+    Raises:
+        RequestError: for a request that cannot be carried out.
+        RuntimeError: if a loss is not finite, naming the steps.
+    """
+    command_line.check(configs)
+    preflight.check(configs.strategy, os.environ)
+    # Only now: what can be refused without TensorFlow was refused.
+    from data.pipeline import distribute
+    from data.pipeline import prepare
+    from training import announce
+    from training import callbacks as callbacks_lib
+    from training import checkpoint
+    from training import export
+    from training import loop
+    from training import record
+    from training import runtime
+    from training import state as state_lib
+    from training import step as step_lib
+    from training import task as task_lib
+    from training import workers
+
+    run_config, strategy_config, data_config, model_config, config = configs
+    load = registry.load
+    strategy = load("strategies", strategy_config.strategy, "strategy").create(
+        strategy_config
+    )
+    dataset = load("data", data_config.dataset, "dataset")
+    model = load("model", model_config.model, "model")
+    runtime.configure(run_config, model_config.dtype_policy, config.run_eagerly)
+    words = command_line.as_dict(configs)
+    workers.check_same_config(strategy, words)
+    distribute.check(strategy, data_config)
+
+    info = dataset.info(data_config)
+    spec = prepare.element_spec(dataset, data_config)
+    task = task_lib.resolve(model, info.task)
+    build = functools.partial(model.build, model_config, spec, info.num_outputs)
+    with strategy.scope():
+        state = state_lib.create(build(), config)
+    model_dir, previous = record.open_run(strategy, words)
+    evaluates = run_config.mode == "evaluate"
+    kept = state.evaluated_variables() if evaluates else state.variables()
+    checkpoint.restore(strategy, kept, model_dir)
+    state_lib.follow_flags(state, previous.get("config", {}), config)
+    step = int(state.step.numpy())
+    announce.start(strategy, model_dir, step, config.train_steps)
+
+    batch_size = data_config.global_batch_size
+    evaluate = loop.make_evaluate(
+        step_lib.make_eval_loop(strategy, state.model, task),
+        distribute.eval_dataset(strategy, dataset, data_config),
+        prepare.num_eval_steps(dataset, data_config),
+        batch_size,
+    )
+    if evaluates:
+        result = evaluate()
+        announce.result(step, result)
+        return result
+
+    record.begin(strategy, model_dir, previous, words, state.model, step)
+    train_loop = step_lib.make_train_loop(
+        strategy, state, task, batch_size, config.jit_compile
+    )
+    train_data = distribute.train_dataset(
+        strategy, dataset, data_config, seed=run_config.seed, step=step
+    )
+    train = loop.make_train(train_loop, iter(train_data), state, batch_size)
+    context = callbacks_lib.Context(
+        state, model_dir, workers.is_chief(strategy), step, config.train_steps
+    )
+    callbacks = [
+        load("training.callbacks", name, "callbacks").make(context)
+        for name in config.callbacks
+    ]
+    result = loop.run(
+        strategy, state, train, evaluate, callbacks, config, model_dir
+    )
+    export.save(strategy, build, state.model, model_dir, config.export)
+    announce.result(int(state.step.numpy()), result)
+    announce.next_commands(strategy, model_dir, config)
+    return result
+
+
+if __name__ == "__main__":
+    app.run(main, flags_parser=command_line.parse)

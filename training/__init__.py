@@ -1,0 +1,131 @@
+"""The loop: state, step, boundaries, and what a run leaves behind.
+
+`training` receives strategy, datasets and model as TensorFlow's and Keras's
+own types and imports none of the packages that made them.
+
+    state       what a checkpoint holds
+    step        one replica's training and evaluation step
+    loop        inner compiled loop, outer Python loop
+    task        default loss and metrics
+    optimizer   optimizer and learning rate schedule
+    workers     what several processes must agree on
+    checkpoint  save, restore or refuse
+    record      run.json and metrics.jsonl
+    export      the trained model for others
+    callbacks/  what is shown or reported between inner loops; a public module
+                there is a callback and provides
+                `make(context: Context) -> keras.callbacks.Callback`
+"""
+
+import dataclasses
+import math
+
+from errors import RequestError
+
+MODES = ("train", "evaluate")
+EXPORTS = ("", "keras", "saved_model")
+OPTIMIZERS = ("sgd", "adam", "adamw")
+SCHEDULES = ("constant", "cosine")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """What the run is, apart from what it trains."""
+
+    mode: str = "train"
+    """`train`, or `evaluate` the newest checkpoint."""
+    model_dir: str = ""
+    """Folder of everything the run writes. What is there is continued. Empty:
+    a new folder under `runs/`."""
+    seed: int = 0
+    """Seed of weights, order of data and random layers."""
+    deterministic: bool = False
+    """Whether every operation must give the same bits each time, where a
+    device offers a faster way that does not."""
+
+    def __post_init__(self) -> None:
+        _check_choice("mode", self.mode, MODES)
+        _check_range("seed", self.seed, 0)
+        if self.seed >= 2**31:
+            raise RequestError(f"--seed={self.seed}: must be below {2**31}.")
+        if self.mode == "evaluate" and not self.model_dir:
+            raise RequestError(
+                "--mode=evaluate needs --model_dir, the folder of the run to "
+                "evaluate."
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How long, with what optimizer, and what is kept."""
+
+    train_steps: int = 1500
+    """Steps from the start of the run to its end."""
+    steps_per_loop: int = 100
+    """Steps of one compiled loop, between which Python has its turn."""
+    eval_every_steps: int = 500
+    """Steps between evaluations; 0: only after the last step."""
+    checkpoint_every_steps: int = 500
+    """Steps between checkpoints; 0: only after the last step."""
+    checkpoints_to_keep: int = 3
+    """How many of the newest checkpoints stay."""
+    optimizer: str = "adam"
+    """`sgd`, `adam`, `adamw` or the dotted path of a Keras optimizer class."""
+    optimizer_options: tuple[str, ...] = ()
+    """`key=value` each; arguments of the optimizer's class."""
+    learning_rate: float | None = None
+    """Learning rate, or the highest one where a schedule changes it; None:
+    0.1 for sgd, 0.001 for adam and adamw, Keras's own default for others."""
+    learning_rate_schedule: str = "constant"
+    """`constant`, or `cosine:warmup_steps=100`, decaying to 0 over
+    `train_steps`."""
+    weight_decay: float | None = None
+    """Decoupled weight decay; None: the optimizer's own default."""
+    run_eagerly: bool = False
+    """Whether to run step by step in Python, for a debugger. Slow."""
+    jit_compile: bool | None = None
+    """Whether XLA compiles forward and backward pass; None: on GPU and TPU,
+    not on CPU."""
+    callbacks: tuple[str, ...] = ("progress", "summaries")
+    """Names of modules in `training/callbacks`, or dotted paths of modules of
+    your own."""
+    export: str = ""
+    """`keras` or `saved_model`: the form in which the trained model is
+    written; empty: not at all."""
+
+    def __post_init__(self) -> None:
+        _check_range("train_steps", self.train_steps, 1)
+        _check_range("steps_per_loop", self.steps_per_loop, 1)
+        _check_range("eval_every_steps", self.eval_every_steps, 0)
+        _check_range("checkpoint_every_steps", self.checkpoint_every_steps, 0)
+        _check_range("checkpoints_to_keep", self.checkpoints_to_keep, 1)
+        for name in ("learning_rate", "weight_decay"):
+            if getattr(self, name) is not None:
+                _check_range(name, getattr(self, name), 0)
+        _check_choice("export", self.export, EXPORTS)
+        if "." not in self.optimizer:
+            _check_choice(
+                "optimizer",
+                self.optimizer,
+                OPTIMIZERS,
+                " or the dotted path of a Keras optimizer class",
+            )
+        _check_choice(
+            "learning_rate_schedule",
+            self.learning_rate_schedule.partition(":")[0],
+            SCHEDULES,
+        )
+
+
+def _check_choice(
+    flag: str, value: str, allowed: tuple[str, ...], other: str = ""
+) -> None:
+    if value not in allowed:
+        words = ", ".join(word or "empty" for word in allowed)
+        raise RequestError(f"--{flag}={value}: must be one of {words}{other}.")
+
+
+def _check_range(flag: str, value: float, least: float) -> None:
+    # Written so that NaN fails too.
+    if not least <= value < math.inf:
+        raise RequestError(f"--{flag}={value}: must be {least} or more.")

@@ -1,0 +1,88 @@
+"""What a run says of itself in plain words, before and after."""
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from training import TrainConfig
+from training import workers
+
+
+def start(
+    strategy: tf.distribute.Strategy, model_dir: str, step: int, end: int
+) -> None:
+    """Says on every worker where it takes part, on the chief where it stands.
+
+    Args:
+        strategy: Where it runs.
+        model_dir: Folder of the run.
+        step: The step this start continues from.
+        end: The step at which the run ends.
+    """
+    count = workers.count(strategy)
+    replicas = strategy.num_replicas_in_sync
+    local = strategy.extended.worker_devices
+    devices = ", ".join(device.rpartition("device:")[2] for device in local)
+    text = f"{_count(count, 'worker')}, {_count(replicas, 'replica')}"
+    print(f"{text}; here: {devices or 'no device'}", flush=True)
+    if not workers.is_chief(strategy):
+        return
+    if step == 0:
+        text = f"Starting at step 0 of {end}"
+    elif step < end:
+        text = f"Continuing at step {step} of {end}"
+    else:
+        text = f"Already at step {step} of {end}"
+    print(f"{text}; everything is in {model_dir}", flush=True)
+
+
+def result(step: int, evaluation: Mapping[str, float]) -> None:
+    """Says, on every worker, how the run ended."""
+    words = ", ".join(
+        f"{name} {value:.8g}"
+        for name, value in evaluation.items()
+        if not name.endswith("_per_sec")
+    )
+    print(f"Evaluation at step {step}: {words}", flush=True)
+
+
+def next_commands(
+    strategy: tf.distribute.Strategy,
+    model_dir: str,
+    config: TrainConfig,
+) -> None:
+    """Says, on the chief, what there is to look at and how to go on."""
+    if not workers.is_chief(strategy):
+        return
+    python = _python()
+    changed = {"model_dir": model_dir}
+    if config.learning_rate_schedule == "constant":
+        changed["train_steps"] = str(2 * config.train_steps)
+    words = [word for word in sys.argv[1:] if _name(word) not in changed]
+    words += [f"--{name}={value}" for name, value in changed.items()]
+    lines = {
+        "Look at it": f"{python} -m tensorboard.main --logdir {model_dir}",
+        "Continue it": f"{python} train.py {shlex.join(words)}",
+        "Exported": config.export and f"{model_dir}/export",
+    }
+    for label, text in lines.items():
+        if text:
+            print(f"{label + ':':<13}{text}")
+
+
+def _python() -> str:
+    """Returns how this interpreter is called from the current folder."""
+    path = os.path.relpath(sys.executable)
+    return "python" if path.startswith("..") else path
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def _name(word: str) -> str:
+    """Returns the name of the flag in `--name=value`."""
+    return word.lstrip("-").partition("=")[0]

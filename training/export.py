@@ -1,0 +1,41 @@
+"""The trained model for others, in Keras's own formats."""
+
+from collections.abc import Callable
+
+import keras
+import tensorflow as tf
+
+from training import workers
+
+
+def save(
+    strategy: tf.distribute.Strategy,
+    build: Callable[[], keras.Model],
+    trained: keras.Model,
+    model_dir: str,
+    form: str,
+) -> None:
+    """Writes the trained weights as a model without strategy or optimizer.
+
+    A SavedModel needs nothing of this repository to be loaded; a `.keras`
+    file needs our layers to be importable.
+
+    Args:
+        strategy: Its chief writes; the others wait for it.
+        build: Builds the same model once more, outside the strategy's scope.
+        trained: The model that was trained.
+        model_dir: Folder of the run; `export/` in it receives the model.
+        form: `keras` or `saved_model`; empty writes nothing.
+    """
+    if form and workers.is_chief(strategy):
+        model = build()
+        model.set_weights(trained.get_weights())
+        folder = tf.io.gfile.join(model_dir, "export")
+        tf.io.gfile.makedirs(folder)
+        if form == "keras":
+            model.save(tf.io.gfile.join(folder, "model.keras"))
+        else:
+            path = tf.io.gfile.join(folder, "saved_model")
+            model.export(path, format="tf_saved_model", verbose=False)
+    # A worker that left early would look like one that died.
+    workers.total(strategy, 0)

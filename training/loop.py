@@ -1,0 +1,220 @@
+"""The outer loop: Python between compiled loops of steps.
+
+At a boundary the order is always the same, and written here only:
+
+    1. evaluate, if it is due
+    2. stop on a loss that is not finite; stop if a callback asked for it
+    3. write a checkpoint, if it is due
+    4. callbacks
+
+Inner loops end at multiples of `steps_per_loop` and wherever an evaluation or
+a checkpoint is due. The last step is always evaluated and kept.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from training import TrainConfig
+from training import checkpoint
+from training import metrics_log
+from training import optimizer as optimizer_lib
+from training import workers
+from training.state import TrainState
+from training.step import Loop
+
+Logs = dict[str, float]
+
+
+def make_train(
+    loop: Loop,
+    iterator: Iterator[Any],
+    state: TrainState,
+    global_batch_size: int,
+) -> Callable[[int], Logs]:
+    """Returns a function that trains for `n` steps and reports on them.
+
+    Args:
+        loop: From `step.make_train_loop`.
+        iterator: Over distributed global batches.
+        state: What the loop trains.
+        global_batch_size: Examples in each global batch.
+    """
+
+    def train(num_steps: int) -> Logs:
+        logs = _timed(loop, iterator, num_steps, global_batch_size)
+        return logs | {
+            "learning_rate": optimizer_lib.learning_rate(state.optimizer)
+        }
+
+    return train
+
+
+def make_evaluate(
+    loop: Loop, dataset: Any, num_steps: int, global_batch_size: int
+) -> Callable[[], Logs]:
+    """Returns a function that evaluates the whole of `dataset`.
+
+    Args:
+        loop: From `step.make_eval_loop`.
+        dataset: Distributed dataset of `num_steps` global batches.
+        num_steps: Global batches in it.
+        global_batch_size: Examples in each, padding included.
+    """
+    return lambda: _timed(loop, iter(dataset), num_steps, global_batch_size)
+
+
+def run(
+    strategy: tf.distribute.Strategy,
+    state: TrainState,
+    train: Callable[[int], Logs],
+    evaluate: Callable[[], Logs],
+    callbacks: Sequence[keras.callbacks.Callback],
+    config: TrainConfig,
+    model_dir: str,
+) -> Logs:
+    """Trains from `state.step` to `config.train_steps`.
+
+    Args:
+        strategy: The one in whose scope `state` was made.
+        state: Model, optimizer and step; changed.
+        train: From `make_train`, with an iterator that stands at `state.step`.
+        evaluate: From `make_evaluate`.
+        callbacks: Keras callbacks; they see `model.optimizer` and may set
+            `model.stop_training` on any worker.
+        config: How long, and what is due when.
+        model_dir: Folder of the run; the chief writes it.
+
+    Returns:
+        The metrics of the last evaluation.
+
+    Raises:
+        RuntimeError: if a loss is not finite, naming the steps.
+    """
+    step, epoch = int(state.step.numpy()), 0
+    if step >= config.train_steps:
+        return evaluate()
+
+    def evaluate_and_record() -> Logs:
+        evaluation = evaluate()
+        _record(strategy, model_dir, step, "eval", evaluation)
+        return evaluation
+
+    def save() -> None:
+        keep = config.checkpoints_to_keep
+        checkpoint.save(strategy, state.variables(), model_dir, step, keep)
+
+    state.model.stop_training = False
+    hooks = keras.callbacks.CallbackList(list(callbacks), model=state.model)
+    hooks.on_train_begin()
+    hooks.on_epoch_begin(epoch)
+    last = False
+    while not last:
+        first, step = step, step + steps_to_boundary(step, config)
+        hooks.on_train_batch_begin(first)
+        logs = train(step - first)
+        _record(strategy, model_dir, step, "train", logs)
+        last = step == config.train_steps
+        evaluation = None
+        if last or _is_due(step, config.eval_every_steps):
+            evaluation = evaluate_and_record()
+        _check_finite(logs, evaluation or {}, first, step)
+        saved = last or _is_due(step, config.checkpoint_every_steps)
+        if saved:
+            save()
+        epoch += _call_hooks(hooks, step, epoch, logs, evaluation)
+        # Any worker may ask; all must stop at the same step.
+        asked = workers.total(strategy, int(state.model.stop_training))
+        if asked and not last:
+            last = True
+            evaluation = evaluation or evaluate_and_record()
+            if not saved:
+                save()
+    hooks.on_train_end(logs)
+    return evaluation or {}
+
+
+def steps_to_boundary(step: int, config: TrainConfig) -> int:
+    """Returns how many steps the inner loop that starts at `step` has."""
+    intervals = (
+        config.steps_per_loop,
+        config.eval_every_steps,
+        config.checkpoint_every_steps,
+    )
+    to_next = [every - step % every for every in intervals if every]
+    return min(config.train_steps - step, *to_next)
+
+
+def _timed(
+    loop: Loop, iterator: Iterator[Any], num_steps: int, batch_size: int
+) -> Logs:
+    """Runs `loop` and returns its metrics as floats, with its speed."""
+    start = time.monotonic()
+    # A tensor: a Python number would be traced anew for each value.
+    results = loop(iterator, tf.constant(num_steps, tf.int64))
+    logs = {name: float(value.numpy()) for name, value in results.items()}
+    rate = num_steps / (time.monotonic() - start)
+    return logs | {
+        "steps_per_sec": rate,
+        "examples_per_sec": rate * batch_size,
+    }
+
+
+def _record(
+    strategy: tf.distribute.Strategy,
+    model_dir: str,
+    step: int,
+    split: str,
+    logs: Mapping[str, float],
+) -> None:
+    if workers.is_chief(strategy):
+        metrics_log.append(model_dir, step, split, logs)
+
+
+def _is_due(step: int, every: int) -> bool:
+    return every > 0 and step % every == 0
+
+
+def _check_finite(
+    logs: Mapping[str, float],
+    evaluation: Mapping[str, float],
+    first: int,
+    step: int,
+) -> None:
+    for split, loss in (
+        ("training", logs["loss"]),
+        ("evaluation", evaluation.get("loss", 0.0)),
+    ):
+        if not math.isfinite(loss):
+            raise RuntimeError(
+                f"the {split} loss became {loss} between step {first + 1} and "
+                f"step {step}; the checkpoint before them stays the newest. "
+                "Try a lower --learning_rate, or --steps_per_loop=1 to find "
+                "the step."
+            )
+
+
+def _call_hooks(
+    hooks: keras.callbacks.CallbackList,
+    step: int,
+    epoch: int,
+    logs: Logs,
+    evaluation: Logs | None,
+) -> bool:
+    """Calls what is due; returns whether an epoch has ended."""
+    hooks.on_train_batch_end(step, dict(logs))
+    if evaluation is None:
+        return False
+    hooks.on_test_begin()
+    hooks.on_test_end(dict(evaluation))
+    prefixed = {f"val_{name}": value for name, value in evaluation.items()}
+    hooks.on_epoch_end(epoch, logs | prefixed)
+    hooks.on_epoch_begin(epoch + 1)
+    return True

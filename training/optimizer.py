@@ -1,0 +1,181 @@
+"""Optimizer and learning rate schedule from their flags."""
+
+import ast
+import dataclasses
+import importlib
+import inspect
+import math
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+import options as options_lib
+from errors import RequestError
+from training import OPTIMIZERS
+from training import TrainConfig
+
+_RATES = {"sgd": 0.1, "adam": 1e-3, "adamw": 1e-3}
+_BUILT_IN = {
+    "sgd": keras.optimizers.SGD,
+    "adam": keras.optimizers.Adam,
+    "adamw": keras.optimizers.AdamW,
+}
+# Keras clips before the gradients are summed over replicas, so that the step
+# grows with their number; the rest breaks in a compiled loop on several.
+_REFUSED = {
+    "clipnorm",
+    "clipvalue",
+    "global_clipnorm",
+    "use_ema",
+    "ema_momentum",
+    "ema_overwrite_frequency",
+    "gradient_accumulation_steps",
+    "loss_scale_factor",
+}
+_FLAGS = {"learning_rate", "weight_decay"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScheduleOptions:
+    """What may follow the colon of `--learning_rate_schedule`."""
+
+    warmup_steps: int = 0
+    """Steps in which the rate rises from 0, linearly."""
+
+
+class _Cosine(keras.optimizers.schedules.LearningRateSchedule):
+    """Rises linearly, then falls to 0 along half a cosine.
+
+    Keras hands a schedule its `iterations`, the number of applied updates.
+    What counts here is `step`, the number of batches consumed.
+    """
+
+    def __init__(self, step: tf.Variable, peak: float, warmup: int, end: int):
+        self._step = step
+        self._peak = peak
+        self._warmup = warmup
+        self._end = end
+
+    def __call__(self, iterations: tf.Tensor) -> tf.Tensor:
+        del iterations
+        step = tf.cast(tf.convert_to_tensor(self._step), tf.float32)
+        rise = (step + 1) / max(1, self._warmup)
+        done = (step - self._warmup) / max(1, self._end - self._warmup)
+        fall = (1 + tf.cos(math.pi * tf.clip_by_value(done, 0.0, 1.0))) / 2
+        return self._peak * tf.where(step < self._warmup, rise, fall)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"peak": self._peak, "warmup": self._warmup, "end": self._end}
+
+
+def create(config: TrainConfig, step: tf.Variable) -> keras.Optimizer:
+    """Returns the optimizer, not built yet. Call it in the strategy's scope.
+
+    Args:
+        config: Its optimizer and learning rate flags.
+        step: Batches consumed, int64 `[]`; what a schedule goes by.
+
+    Raises:
+        RequestError: for a class that is no Keras optimizer, an unknown
+            option, or one that gives other numbers on several replicas.
+    """
+    cls = _find_class(config.optimizer)
+    arguments = _read_arguments(cls, config.optimizer_options)
+    if config.weight_decay is not None:
+        arguments["weight_decay"] = config.weight_decay
+    try:
+        return cls(learning_rate=_schedule(config, step), **arguments)
+    except (TypeError, ValueError) as error:
+        raise RequestError(
+            f"--optimizer_options={','.join(config.optimizer_options)}: "
+            f"{config.optimizer} refuses them: {error}"
+        ) from error
+
+
+def peak_learning_rate(config: TrainConfig) -> float:
+    """Returns the learning rate asked for, or the optimizer's default."""
+    if config.learning_rate is not None:
+        return config.learning_rate
+    if config.optimizer in _RATES:
+        return _RATES[config.optimizer]
+    parameters = inspect.signature(_find_class(config.optimizer)).parameters
+    return parameters["learning_rate"].default
+
+
+def learning_rate(optimizer: keras.Optimizer) -> float:
+    """Returns the learning rate in force.
+
+    A mirrored variable refuses `float()`; its `numpy()` works everywhere.
+    """
+    return float(optimizer.learning_rate.numpy())
+
+
+def _schedule(config: TrainConfig, step: tf.Variable) -> Any:
+    name, _, words = config.learning_rate_schedule.partition(":")
+    flag = "learning_rate_schedule"
+    options = options_lib.parse(
+        words.split(",") if words else (), ScheduleOptions, flag
+    )
+    if name == "constant":
+        if words:
+            raise RequestError(
+                f"--{flag}={config.learning_rate_schedule}: constant takes no "
+                "options."
+            )
+        # A plain number stays a variable that callbacks may change.
+        return peak_learning_rate(config)
+    if not 0 <= options.warmup_steps < config.train_steps:
+        raise RequestError(
+            f"--{flag}={config.learning_rate_schedule}: warmup_steps must be "
+            f"from 0 to less than --train_steps={config.train_steps}."
+        )
+    peak = peak_learning_rate(config)
+    return _Cosine(step, peak, options.warmup_steps, config.train_steps)
+
+
+def _find_class(name: str) -> type[keras.Optimizer]:
+    if name in _BUILT_IN:
+        return _BUILT_IN[name]
+    path, _, attribute = name.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(path), attribute, None)
+    except ModuleNotFoundError:
+        found = None
+    if inspect.isclass(found) and issubclass(found, keras.Optimizer):
+        return found
+    raise RequestError(
+        f"--optimizer={name}: is no Keras optimizer class; it must be one of "
+        f"{', '.join(OPTIMIZERS)}, or a path such as keras.optimizers.Lion."
+    )
+
+
+def _read_arguments(
+    cls: type[keras.Optimizer], words: tuple[str, ...]
+) -> dict[str, Any]:
+    flag = "optimizer_options"
+    known = set(inspect.signature(cls).parameters) - {"kwargs", "name"}
+    allowed = ", ".join(sorted(known - _REFUSED - _FLAGS))
+    arguments = {}
+    for key, word in options_lib.split(words, flag).items():
+        if key in _REFUSED:
+            raise RequestError(
+                f"--{flag}: {key} gives other numbers on several replicas "
+                f"than on one; allowed: {allowed}."
+            )
+        if key in _FLAGS:
+            raise RequestError(f"--{flag}: {key} has a flag, --{key}.")
+        if key not in known:
+            raise RequestError(
+                f"--{flag}: unknown key {key!r}; {cls.__name__} has {allowed}."
+            )
+        arguments[key] = _literal(word)
+    return arguments
+
+
+def _literal(word: str) -> Any:
+    """Reads numbers, `true`, `false`; anything else stays a string."""
+    try:
+        return ast.literal_eval(word.capitalize() if word.isalpha() else word)
+    except (ValueError, SyntaxError):
+        return word

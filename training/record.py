@@ -1,0 +1,212 @@
+"""What a run leaves behind for other tools: run.json.
+
+It says what was asked, on what it ran, and each time it was started. Times
+are seconds since 1970, UTC.
+"""
+
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from errors import RequestError
+from training import checkpoint
+from training import files
+from training import metrics_log
+from training import workers
+
+Config = Mapping[str, Mapping[str, Any]]
+
+# What makes it another run if it changes. The learning rate may change.
+_FIXED = (
+    "seed",
+    "dataset",
+    "global_batch_size",
+    "shard_by",
+    "model",
+    "model_options",
+    "dtype_policy",
+    "optimizer",
+    "optimizer_options",
+    "learning_rate_schedule",
+)
+
+
+def open_run(
+    strategy: tf.distribute.Strategy, config: Config
+) -> tuple[str, dict[str, Any]]:
+    """Finds out, on every worker, what there is to continue.
+
+    Args:
+        strategy: All its workers must call this; the chief reads.
+        config: Group → flag → value of this start.
+
+    Returns:
+        The folder of the run, made if none was asked for, and the content of
+        the `run.json` of the run to continue; empty if this is a new run.
+
+    Raises:
+        RequestError: on every worker, if this start would continue a run as
+            another one, or if there is nothing to evaluate.
+    """
+    run, data, model = config["run"], config["data"], config["model"]
+    model_dir, text = run["model_dir"], ""
+    if workers.is_chief(strategy) and model_dir:
+        text = _read_if_continued(model_dir)
+    elif not model_dir:
+        model_dir = _create_model_dir(f"{model['model']}-{data['dataset']}")
+    text = workers.broadcast(strategy, text.encode()).decode()
+    if run["mode"] == "evaluate" and not text:
+        raise RequestError(
+            f"--model_dir={model_dir}: there is no checkpoint to evaluate; "
+            "give the folder of a run that has written one."
+        )
+    previous = _parse(text, model_dir) if text else {}
+    if previous and run["mode"] == "train":
+        _check_continues(previous["config"], config)
+    return model_dir, previous
+
+
+def begin(
+    strategy: tf.distribute.Strategy,
+    model_dir: str,
+    previous: Mapping[str, Any],
+    config: Config,
+    model: keras.Model,
+    step: int,
+) -> None:
+    """Writes run.json, and takes back the metrics of steps to be run again.
+
+    Args:
+        strategy: Where it runs; its chief writes.
+        model_dir: Folder of the run.
+        previous: As `open_run` returned it.
+        config: Group → flag → value.
+        model: What is trained.
+        step: The step this start continues from.
+    """
+    if not workers.is_chief(strategy):
+        return
+    tf.io.gfile.makedirs(model_dir)
+    replicas = strategy.num_replicas_in_sync
+    batch = config["data"]["global_batch_size"]
+    start = {"time": round(time.time(), 3), "step": step}
+    content = {
+        "command": sys.argv,
+        "config": config,
+        "versions": {
+            "python": platform.python_version(),
+            "tensorflow": tf.__version__,
+            "keras": keras.__version__,
+            "numpy": np.__version__,
+        },
+        "git": _describe_git(),
+        "strategy": {
+            "name": config["strategy"]["strategy"],
+            "replicas": replicas,
+            "workers": workers.count(strategy),
+            "devices": list(strategy.extended.worker_devices),
+        },
+        "batch": {"global": batch, "per_replica": batch // replicas},
+        # Where each worker reads its own files, their number sets the order.
+        "order_depends_on_workers": config["data"]["shard_by"] == "files",
+        "parameters": model.count_params(),
+        "starts": [*previous.get("starts", []), start],
+    }
+    path = tf.io.gfile.join(model_dir, "run.json")
+    files.write(path, json.dumps(content, indent=2) + "\n")
+    metrics_log.cut(model_dir, step)
+
+
+def _create_model_dir(name: str) -> str:
+    """Makes a new folder `runs/<name>-<time>` and returns its path."""
+    name = re.sub(r"[^\w.-]+", "_", name)
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    for number in range(1000):
+        suffix = f"-{number}" if number else ""
+        path = os.path.join("runs", f"{name}-{stamp}{suffix}")
+        try:
+            os.makedirs(path)
+        except FileExistsError:
+            continue
+        return path
+    raise RuntimeError("runs/ has 1000 folders of this second.")
+
+
+def _read_if_continued(model_dir: str) -> str:
+    """Returns the text of run.json; empty if there is no checkpoint."""
+    path = tf.io.gfile.join(model_dir, "run.json")
+    if not checkpoint.list_steps(model_dir) or not tf.io.gfile.exists(path):
+        return ""
+    with tf.io.gfile.GFile(path) as file:
+        return file.read()
+
+
+def _parse(text: str, model_dir: str) -> dict[str, Any]:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise RequestError(
+            f"--model_dir={model_dir}: its run.json is not JSON ({error}); "
+            "mend it or choose another folder."
+        ) from error
+
+
+def _check_continues(before: Config, now: Config) -> None:
+    """Refuses to continue a run as another one."""
+    old, new = _flatten(before), _flatten(json.loads(json.dumps(now)))
+    fixed = list(_FIXED)
+    if not new["learning_rate_schedule"].startswith("constant"):
+        fixed.append("train_steps")  # the schedule ends there
+    for name in fixed:
+        if old.get(name) != new[name]:
+            raise RequestError(
+                f"--{name}={_word(new[name])}: the run to continue has "
+                f"{_word(old.get(name))}; give the same, or choose another "
+                "--model_dir."
+            )
+
+
+def _flatten(config: Config) -> dict[str, Any]:
+    return {
+        name: value
+        for group in config.values()
+        for name, value in group.items()
+    }
+
+
+def _word(value: Any) -> str:
+    """Returns a value as it would stand on the command line."""
+    return ",".join(value) if isinstance(value, list) else str(value)
+
+
+def _describe_git() -> dict[str, Any]:
+    """Returns commit and dirtiness of the checkout; nulls without git."""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+    def git(*words: str) -> str | None:
+        try:
+            done = subprocess.run(
+                ["git", "-C", root, *words],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        return done.stdout.strip()
+
+    status = git("status", "--porcelain")
+    return {
+        "commit": git("rev-parse", "HEAD"),
+        "dirty": None if status is None else bool(status),
+    }

@@ -1,0 +1,24 @@
+"""Settings of Keras and TensorFlow that hold for the whole process."""
+
+import keras
+import tensorflow as tf
+
+from training import RunConfig
+
+
+def configure(run: RunConfig, dtype_policy: str, run_eagerly: bool) -> None:
+    """Makes the process fresh and seeded; call it after the strategy exists.
+
+    Args:
+        run: Its seed and determinism.
+        dtype_policy: What layers follow unless told otherwise.
+        run_eagerly: Whether compiled functions run line by line instead.
+    """
+    # Automatic layer names count up within a process, and checkpoints go by
+    # name: a second run in one process must see the names of the first.
+    keras.utils.clear_session()
+    keras.utils.set_random_seed(run.seed)
+    keras.config.set_dtype_policy(dtype_policy)
+    tf.config.run_functions_eagerly(run_eagerly)
+    if run.deterministic:
+        tf.config.experimental.enable_op_determinism()

@@ -1,0 +1,150 @@
+"""What several processes must agree on.
+
+Each worker of a `MultiWorkerMirroredStrategy` is a process with a life of its
+own. Only the chief reads and writes `model_dir`; what it read reaches the
+others through the functions here, as collective operations in which every
+worker takes part. With one worker they return at once.
+"""
+
+import collections
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from errors import RequestError
+
+_LOCAL = (
+    "model_dir",
+    "data_dir",
+    "devices",
+    "intra_op_threads",
+    "inter_op_threads",
+)
+
+
+def count(strategy: tf.distribute.Strategy) -> int:
+    """Returns the number of worker processes."""
+    # A multi-worker strategy lists the devices of its own process only.
+    local = len(strategy.extended.worker_devices)
+    return strategy.num_replicas_in_sync // local
+
+
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
+    """Returns whether this process keeps files and prints."""
+    return bool(strategy.extended.should_checkpoint)
+
+
+def total(strategy: tf.distribute.Strategy, value: int) -> int:
+    """Returns the sum over all workers of each one's `value`."""
+    if count(strategy) == 1:
+        return value
+    return int(_sum(strategy, np.array([value], np.int64))[0])
+
+
+def broadcast(strategy: tf.distribute.Strategy, payload: bytes) -> bytes:
+    """Returns the chief's `payload` on every worker, bit for bit.
+
+    Args:
+        strategy: The strategy whose workers take part.
+        payload: On the chief the value to send; ignored on the others.
+    """
+    if count(strategy) == 1:
+        return payload
+    size = total(strategy, len(payload) if is_chief(strategy) else 0)
+    if not size:
+        return b""  # reducing an empty tensor crashes TensorFlow 2.21
+    # Sums of integers with zeros are exact; every collective knows int64.
+    words = np.zeros(-(-size // 8), np.int64)
+    if is_chief(strategy):
+        words.view(np.uint8)[:size] = np.frombuffer(payload, np.uint8)
+    return _sum(strategy, words).tobytes()[:size]
+
+
+def broadcast_values(
+    strategy: tf.distribute.Strategy,
+    specs: Mapping[str, tf.TensorSpec],
+    values: Mapping[str, np.ndarray],
+) -> dict[str, np.ndarray]:
+    """Returns the chief's `values` on every worker, bit for bit.
+
+    Args:
+        strategy: The strategy whose workers take part.
+        specs: Shape and dtype of each value, the same on every worker.
+        values: On the chief the values to send; ignored on the others.
+    """
+    if count(strategy) == 1:
+        return dict(values)
+    received = {}
+    for name, spec in specs.items():  # one at a time bounds the memory
+        own = values[name].tobytes() if is_chief(strategy) else b""
+        array = np.frombuffer(
+            broadcast(strategy, own), spec.dtype.as_numpy_dtype
+        )
+        received[name] = array.reshape(spec.shape)
+    return received
+
+
+def raise_together(
+    strategy: tf.distribute.Strategy, error: RequestError | None
+) -> None:
+    """Raises the chief's `error` on every worker, or returns on every one.
+
+    A worker that gave up alone would leave the others waiting for it.
+
+    Raises:
+        RequestError: the chief's.
+    """
+    message = broadcast(strategy, str(error or "").encode()).decode()
+    if message:
+        raise RequestError(message)
+
+
+def check_same_config(
+    strategy: tf.distribute.Strategy, config: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Refuses to go on if the workers were started with different flags.
+
+    Args:
+        strategy: The strategy whose workers take part.
+        config: Group → flag → value, JSON-able. What belongs to one machine
+            alone may differ: folders, devices, threads.
+
+    Raises:
+        RequestError: on every worker, if one differs from the chief.
+    """
+    flat = json.dumps(dict(collections.ChainMap(*map(dict, config.values()))))
+    own = json.loads(flat)
+    chief = json.loads(broadcast(strategy, flat.encode()))
+    different = [
+        name for name in own if own[name] != chief[name] and name not in _LOCAL
+    ]
+    if not total(strategy, len(different)):
+        return
+    if not different:
+        raise RequestError(
+            "another worker was started with other flags than this one; start "
+            "all with the same command."
+        )
+    name = different[0]
+    raise RequestError(
+        f"--{name}: this worker has {own[name]!r}, the chief has "
+        f"{chief[name]!r}; start all workers with the same flags."
+    )
+
+
+def _sum(strategy: tf.distribute.Strategy, words: np.ndarray) -> np.ndarray:
+    """Sums int64 `[W]` over workers, counting each once."""
+    local = len(strategy.extended.worker_devices)
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def share(words: tf.Tensor) -> tf.Tensor:
+        context = tf.distribute.get_replica_context()
+        first = context.replica_id_in_sync_group % local == 0
+        words = tf.where(first, words, tf.zeros_like(words))
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, words)
+
+    result = strategy.run(share, args=(tf.constant(words),))
+    return strategy.experimental_local_results(result)[0].numpy()
