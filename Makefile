@@ -39,7 +39,8 @@ check: setup
 	$(RUN) -m codespell_lib --skip='./.git,./.venv,./runs' .
 
 bench: setup
-	@echo "No benchmarks yet."
+	@mkdir -p runs
+	$(RUN) -m benchmarks.loop --json=runs/bench-loop.json
 
 clean:
 	rm -rf $(VENV) *.egg-info .coverage* .pytest_cache .mypy_cache .ruff_cache
