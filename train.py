@@ -93,6 +93,7 @@ def run(configs: command_line.Configs) -> dict[str, float]:
     evaluate = loop.make_evaluate(
         step_lib.make_eval_loop(strategy, state.model, task),
         distribute.eval_dataset(strategy, dataset, data_config),
+        state,
         prepare.num_eval_steps(dataset, data_config),
         batch_size,
     )
@@ -103,7 +104,7 @@ def run(configs: command_line.Configs) -> dict[str, float]:
 
     record.begin(strategy, model_dir, previous, words, state.model, step)
     train_loop = step_lib.make_train_loop(
-        strategy, state, task, batch_size, config.jit_compile
+        strategy, state, task, batch_size, config, run_config.seed
     )
     train_data = distribute.train_dataset(
         strategy, dataset, data_config, seed=run_config.seed, step=step
@@ -119,7 +120,7 @@ def run(configs: command_line.Configs) -> dict[str, float]:
     result = loop.run(
         strategy, state, train, evaluate, callbacks, config, model_dir
     )
-    export.save(strategy, build, state.model, model_dir, config.export)
+    export.save(strategy, build, state, model_dir, config.export)
     announce.result(int(state.step.numpy()), result)
     announce.next_commands(strategy, model_dir, config)
     return result

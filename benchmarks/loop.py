@@ -50,7 +50,7 @@ def measure(name: str, seconds: float, pairs: int) -> dict[str, float]:
         state = state_lib.create(built, TrainConfig())
     task = task_lib.resolve(model, info.task)
     loop = step_lib.make_train_loop(
-        strategy, state, task, data.global_batch_size
+        strategy, state, task, data.global_batch_size, TrainConfig()
     )
     dataset = distribute.train_dataset(
         strategy, synthetic, data, seed=0, step=0

@@ -54,12 +54,36 @@ flags.DEFINE_string(
     "learning_rate_schedule",
     TrainConfig.learning_rate_schedule,
     f"One of {', '.join(SCHEDULES)}; cosine:warmup_steps=100 rises for 100 "
-    "steps, then decays to 0 at --train_steps.",
+    "steps, then falls to 0 at --train_steps; "
+    "piecewise:boundaries=500x800,factor=0.1 multiplies at these steps.",
 )
 flags.DEFINE_float(
     "weight_decay",
     TrainConfig.weight_decay,
     "Decoupled weight decay; unset: the optimizer's own default.",
+)
+flags.DEFINE_integer(
+    "gradient_accumulation_steps",
+    TrainConfig.gradient_accumulation_steps,
+    "Micro-batches in which each replica works off its share of a global "
+    "batch, one after the other: less memory, the same result.",
+)
+flags.DEFINE_float(
+    "global_clipnorm",
+    TrainConfig.global_clipnorm,
+    "Largest norm of all gradients together; unset: no clipping.",
+)
+flags.DEFINE_float(
+    "ema_momentum",
+    TrainConfig.ema_momentum,
+    "Momentum of the moving average of the weights, with which the model is "
+    "evaluated and exported; unset: no average.",
+)
+flags.DEFINE_string(
+    "early_stopping",
+    TrainConfig.early_stopping,
+    "accuracy:patience=5 ends the run after 5 evaluations without a better "
+    "accuracy. Empty: never.",
 )
 flags.DEFINE_boolean(
     "run_eagerly",

@@ -28,7 +28,7 @@ import dataclasses
 
 from errors import RequestError
 
-DTYPE_POLICIES = ("float32", "mixed_bfloat16", "float64")
+DTYPE_POLICIES = ("float32", "mixed_bfloat16", "mixed_float16", "float64")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from errors import RequestError
 MODES = ("train", "evaluate")
 EXPORTS = ("", "keras", "saved_model")
 OPTIMIZERS = ("sgd", "adam", "adamw")
-SCHEDULES = ("constant", "cosine")
+SCHEDULES = ("constant", "cosine", "piecewise")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,10 +77,22 @@ class TrainConfig:
     """Learning rate, or the highest one where a schedule changes it; None:
     0.1 for sgd, 0.001 for adam and adamw, Keras's own default for others."""
     learning_rate_schedule: str = "constant"
-    """`constant`, or `cosine:warmup_steps=100`, decaying to 0 over
-    `train_steps`."""
+    """`constant`; `cosine`, falling to 0 at `train_steps`; or
+    `piecewise:boundaries=500x800,factor=0.1`, times the factor from each of
+    these steps on. All take `warmup_steps=100`."""
     weight_decay: float | None = None
     """Decoupled weight decay; None: the optimizer's own default."""
+    gradient_accumulation_steps: int = 1
+    """Micro-batches in which each replica works off its share of a global
+    batch, one after the other: less memory, the same result."""
+    global_clipnorm: float | None = None
+    """Largest norm of all gradients together; None: no clipping."""
+    ema_momentum: float | None = None
+    """Momentum of the moving average of the weights, in [0, 1), with which
+    the model is evaluated and exported; None: no average."""
+    early_stopping: str = ""
+    """`accuracy:patience=5` ends the run after 5 evaluations without a better
+    accuracy; empty: never."""
     run_eagerly: bool = False
     """Whether to run step by step in Python, for a debugger. Slow."""
     jit_compile: bool | None = None
@@ -102,6 +114,16 @@ class TrainConfig:
         for name in ("learning_rate", "weight_decay"):
             if getattr(self, name) is not None:
                 _check_range(name, getattr(self, name), 0)
+        accumulation = self.gradient_accumulation_steps
+        _check_range("gradient_accumulation_steps", accumulation, 1)
+        if self.global_clipnorm is not None and not self.global_clipnorm > 0:
+            raise RequestError(
+                f"--global_clipnorm={self.global_clipnorm}: must be above 0."
+            )
+        if self.ema_momentum is not None and not 0 <= self.ema_momentum < 1:
+            raise RequestError(
+                f"--ema_momentum={self.ema_momentum}: must be in [0, 1)."
+            )
         _check_choice("export", self.export, EXPORTS)
         if "." not in self.optimizer:
             _check_choice(

@@ -59,7 +59,7 @@ def next_commands(
         return
     python = _python()
     changed = {"model_dir": model_dir}
-    if config.learning_rate_schedule == "constant":
+    if not config.learning_rate_schedule.startswith("cosine"):
         changed["train_steps"] = str(2 * config.train_steps)
     words = [word for word in sys.argv[1:] if _name(word) not in changed]
     words += [f"--{name}={value}" for name, value in changed.items()]

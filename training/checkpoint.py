@@ -6,26 +6,29 @@ it anywhere. The order of layers, which Keras's own formats go by, plays no
 part. Only the chief reads and writes.
 """
 
+import json
 import re
 from collections.abc import Iterable
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from errors import RequestError
+from training import files
 from training import workers
 
-_FOLDER = "checkpoints"
+NEWEST, BEST = "checkpoints", "best"
 # TensorFlow's own suffix for an object that is a variable.
 _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 # The index is written last: without it a checkpoint is not complete.
 _INDEX = re.compile(r"step-(\d+)\.index")
 
 
-def list_steps(model_dir: str) -> list[int]:
+def list_steps(model_dir: str, folder: str = NEWEST) -> list[int]:
     """Returns the steps of the complete checkpoints, oldest first."""
-    folder = tf.io.gfile.join(model_dir, _FOLDER)
+    folder = tf.io.gfile.join(model_dir, folder)
     if not tf.io.gfile.isdir(folder):
         return []
     found = map(_INDEX.fullmatch, tf.io.gfile.listdir(folder))
@@ -38,6 +41,7 @@ def save(
     model_dir: str,
     step: int,
     keep: int,
+    folder: str = NEWEST,
 ) -> None:
     """Writes a checkpoint and removes those that are too old.
 
@@ -47,6 +51,7 @@ def save(
         model_dir: Folder of the run.
         step: The step it is named for.
         keep: How many of the newest stay.
+        folder: `NEWEST`, or `BEST` for one that is kept apart.
 
     Raises:
         RuntimeError: if a value is not finite; the last good checkpoint stays.
@@ -59,13 +64,33 @@ def save(
         )
     if not workers.is_chief(strategy):
         return
-    folder = tf.io.gfile.join(model_dir, _FOLDER)
-    tf.io.gfile.makedirs(folder)
-    tf.train.Checkpoint(**variables).write(_path(model_dir, step))
-    for old in list_steps(model_dir)[:-keep]:
+    tf.io.gfile.makedirs(tf.io.gfile.join(model_dir, folder))
+    tf.train.Checkpoint(**variables).write(_path(model_dir, folder, step))
+    for old in list_steps(model_dir, folder)[:-keep]:
         # The index first, so that half a checkpoint is never listed.
         for part in (".index", ".data-00000-of-00001"):
-            tf.io.gfile.remove(_path(model_dir, old) + part)
+            tf.io.gfile.remove(_path(model_dir, folder, old) + part)
+
+
+def save_best(
+    strategy: tf.distribute.Strategy,
+    variables: Mapping[str, tf.Variable],
+    model_dir: str,
+    best: Mapping[str, Any],
+) -> None:
+    """Keeps a checkpoint apart, in place of the best one before.
+
+    Args:
+        strategy: Only its chief writes.
+        variables: As for `save`.
+        model_dir: Folder of the run.
+        best: Its `step`, and the `metric` and `value` that made it the best;
+            written beside it as best.json.
+    """
+    save(strategy, variables, model_dir, best["step"], 1, BEST)
+    if workers.is_chief(strategy):
+        path = tf.io.gfile.join(model_dir, BEST, "best.json")
+        files.write(path, json.dumps(best) + "\n")
 
 
 def restore(
@@ -92,7 +117,7 @@ def restore(
     steps = list_steps(model_dir) if workers.is_chief(strategy) else []
     if steps:
         try:
-            values = _read(_path(model_dir, steps[-1]), variables)
+            values = _read(_path(model_dir, NEWEST, steps[-1]), variables)
         except RequestError as refusal:
             error = refusal
     workers.raise_together(strategy, error)
@@ -107,8 +132,8 @@ def restore(
         variable.assign(received[name])
 
 
-def _path(model_dir: str, step: int) -> str:
-    return tf.io.gfile.join(model_dir, _FOLDER, f"step-{step}")
+def _path(model_dir: str, folder: str, step: int) -> str:
+    return tf.io.gfile.join(model_dir, folder, f"step-{step}")
 
 
 def _is_finite(variable: tf.Variable) -> bool:

@@ -5,13 +5,15 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
+from training import average
 from training import workers
+from training.state import TrainState
 
 
 def save(
     strategy: tf.distribute.Strategy,
     build: Callable[[], keras.Model],
-    trained: keras.Model,
+    state: TrainState,
     model_dir: str,
     form: str,
 ) -> None:
@@ -23,13 +25,15 @@ def save(
     Args:
         strategy: Its chief writes; the others wait for it.
         build: Builds the same model once more, outside the strategy's scope.
-        trained: The model that was trained.
+        state: The trained model, and the averages of its weights if any.
         model_dir: Folder of the run; `export/` in it receives the model.
         form: `keras` or `saved_model`; empty writes nothing.
     """
     if form and workers.is_chief(strategy):
         model = build()
-        model.set_weights(trained.get_weights())
+        weights = state.model.trainable_variables
+        with average.swapped_in(state.averages, weights):
+            model.set_weights(state.model.get_weights())
         folder = tf.io.gfile.join(model_dir, "export")
         tf.io.gfile.makedirs(folder)
         if form == "keras":

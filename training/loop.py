@@ -11,7 +11,6 @@ Inner loops end at multiples of `steps_per_loop` and wherever an evaluation or
 a checkpoint is due. The last step is always evaluated and kept.
 """
 
-import math
 import time
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -23,7 +22,9 @@ import keras
 import tensorflow as tf
 
 from training import TrainConfig
+from training import average
 from training import checkpoint
+from training import guard
 from training import metrics_log
 from training import optimizer as optimizer_lib
 from training import workers
@@ -50,25 +51,35 @@ def make_train(
 
     def train(num_steps: int) -> Logs:
         logs = _timed(loop, iterator, num_steps, global_batch_size)
-        return logs | {
-            "learning_rate": optimizer_lib.learning_rate(state.optimizer)
-        }
+        logs["learning_rate"] = optimizer_lib.learning_rate(state.optimizer)
+        return logs | (state.loss_scale.logs() if state.loss_scale else {})
 
     return train
 
 
 def make_evaluate(
-    loop: Loop, dataset: Any, num_steps: int, global_batch_size: int
+    loop: Loop,
+    dataset: Any,
+    state: TrainState,
+    num_steps: int,
+    global_batch_size: int,
 ) -> Callable[[], Logs]:
     """Returns a function that evaluates the whole of `dataset`.
 
     Args:
         loop: From `step.make_eval_loop`.
         dataset: Distributed dataset of `num_steps` global batches.
+        state: Its averages of the weights, if any, are what is evaluated.
         num_steps: Global batches in it.
         global_batch_size: Examples in each, padding included.
     """
-    return lambda: _timed(loop, iter(dataset), num_steps, global_batch_size)
+
+    def evaluate() -> Logs:
+        weights = state.model.trainable_variables
+        with average.swapped_in(state.averages, weights):
+            return _timed(loop, iter(dataset), num_steps, global_batch_size)
+
+    return evaluate
 
 
 def run(
@@ -99,7 +110,7 @@ def run(
         RuntimeError: if a loss is not finite, naming the steps.
     """
     step, epoch = int(state.step.numpy()), 0
-    if step >= config.train_steps:
+    if step >= config.train_steps or state.stopping.is_over():
         return evaluate()
 
     def evaluate_and_record() -> Logs:
@@ -125,7 +136,12 @@ def run(
         evaluation = None
         if last or _is_due(step, config.eval_every_steps):
             evaluation = evaluate_and_record()
-        _check_finite(logs, evaluation or {}, first, step)
+        guard.check(state, logs, evaluation or {}, first, step)
+        if evaluation and state.stopping.update(evaluation):
+            name = state.stopping.name(evaluation)
+            best = {"step": step, "metric": name, "value": evaluation[name]}
+            checkpoint.save_best(strategy, state.variables(), model_dir, best)
+        last = last or state.stopping.is_over()
         saved = last or _is_due(step, config.checkpoint_every_steps)
         if saved:
             save()
@@ -180,25 +196,6 @@ def _record(
 
 def _is_due(step: int, every: int) -> bool:
     return every > 0 and step % every == 0
-
-
-def _check_finite(
-    logs: Mapping[str, float],
-    evaluation: Mapping[str, float],
-    first: int,
-    step: int,
-) -> None:
-    for split, loss in (
-        ("training", logs["loss"]),
-        ("evaluation", evaluation.get("loss", 0.0)),
-    ):
-        if not math.isfinite(loss):
-            raise RuntimeError(
-                f"the {split} loss became {loss} between step {first + 1} and "
-                f"step {step}; the checkpoint before them stays the newest. "
-                "Try a lower --learning_rate, or --steps_per_loop=1 to find "
-                "the step."
-            )
 
 
 def _call_hooks(

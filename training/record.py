@@ -38,7 +38,11 @@ _FIXED = (
     "optimizer",
     "optimizer_options",
     "learning_rate_schedule",
+    "global_clipnorm",
+    "ema_momentum",
 )
+# What decides how a checkpoint is read.
+_EVALUATED = ("model", "model_options", "ema_momentum")
 
 
 def open_run(
@@ -71,8 +75,9 @@ def open_run(
             "give the folder of a run that has written one."
         )
     previous = _parse(text, model_dir) if text else {}
-    if previous and run["mode"] == "train":
-        _check_continues(previous["config"], config)
+    if previous:
+        fixed = _EVALUATED if run["mode"] == "evaluate" else _FIXED
+        _check_same(previous["config"], config, fixed)
     return model_dir, previous
 
 
@@ -161,12 +166,11 @@ def _parse(text: str, model_dir: str) -> dict[str, Any]:
         ) from error
 
 
-def _check_continues(before: Config, now: Config) -> None:
-    """Refuses to continue a run as another one."""
+def _check_same(before: Config, now: Config, fixed: tuple[str, ...]) -> None:
+    """Refuses to take a run for another one."""
     old, new = _flatten(before), _flatten(json.loads(json.dumps(now)))
-    fixed = list(_FIXED)
-    if not new["learning_rate_schedule"].startswith("constant"):
-        fixed.append("train_steps")  # the schedule ends there
+    if fixed == _FIXED and new["learning_rate_schedule"].startswith("cosine"):
+        fixed = (*fixed, "train_steps")  # the schedule ends there
     for name in fixed:
         if old.get(name) != new[name]:
             raise RequestError(

@@ -9,18 +9,28 @@ import tensorflow as tf
 
 from errors import RequestError
 from training import TrainConfig
+from training import average
+from training import loss_scale as loss_scale_lib
 from training import optimizer as optimizer_lib
+from training import randomness
+from training import stopping as stopping_lib
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainState:
-    """Model, optimizer and step."""
+    """Model, optimizer, step, and what goes with them."""
 
     model: keras.Model
     optimizer: keras.Optimizer
     step: tf.Variable
     """Batches consumed so far, int64 `[]`. Data order, schedule, randomness
     and logging go by it; `optimizer.iterations` counts applied updates only."""
+    averages: list[tf.Variable]
+    """Moving average of each trainable weight; empty if there is none."""
+    loss_scale: loss_scale_lib.LossScale | None
+    """Present if the model computes in float16."""
+    stopping: stopping_lib.Stopping
+    """The best evaluation so far."""
 
     def variables(self) -> dict[str, tf.Variable]:
         """Returns every variable under a name that says what it is.
@@ -28,14 +38,24 @@ class TrainState:
         Raises:
             ValueError: if two variables have the same name.
         """
-        return self.evaluated_variables() | _named(
-            "optimizer", self.optimizer.variables
-        )
+        return {
+            **self.evaluated_variables(),
+            **_named("optimizer", self.optimizer.variables),
+            **(self.loss_scale.variables() if self.loss_scale else {}),
+            **self.stopping.variables(),
+        }
 
     def evaluated_variables(self) -> dict[str, tf.Variable]:
         """Returns what an evaluation needs of `variables()`."""
-        model = _named("model", self.model.variables)
-        return {"step": self.step, **model}
+        seeds = {id(seed) for seed in randomness.seeds_of(self.model)}
+        kept = [v for v in self.model.variables if id(v) not in seeds]
+        averages = {
+            f"average/{weight.path}": average
+            for weight, average in zip(
+                self.model.trainable_variables, self.averages, strict=False
+            )
+        }
+        return {"step": self.step, **_named("model", kept), **averages}
 
 
 def create(model: keras.Model, config: TrainConfig) -> TrainState:
@@ -46,7 +66,7 @@ def create(model: keras.Model, config: TrainConfig) -> TrainState:
 
     Args:
         model: Built in the same scope.
-        config: Its optimizer flags.
+        config: Its flags of optimizer, average and stopping.
 
     Raises:
         RequestError: if the model is not built, was built outside the scope,
@@ -64,7 +84,17 @@ def create(model: keras.Model, config: TrainConfig) -> TrainState:
     optimizer.build(model.trainable_variables)
     # Keras's callbacks look for it there.
     model.optimizer = optimizer
-    return TrainState(model, optimizer, step)
+    weights = model.trainable_variables
+    averaged = config.ema_momentum is not None
+    halved = keras.config.dtype_policy().compute_dtype == "float16"
+    return TrainState(
+        model,
+        optimizer,
+        step,
+        average.create(weights) if averaged else [],
+        loss_scale_lib.create() if halved else None,
+        stopping_lib.create(config.early_stopping),
+    )
 
 
 def follow_flags(

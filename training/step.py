@@ -3,26 +3,37 @@
 Shapes: `B` examples of one replica, `G = R·B` of the global batch on `R`
 replicas. A batch is `(features, labels, weights)`; a padded row has weight 0.
 
-The loss of a step is the sum of the weighted per-example losses divided by
-`G`, plus the model's own losses. Each replica computes its part, and gradients
-are *summed* over replicas, so that `R` replicas take the step of one.
+    each replica    gradients of its micro-batches, added up      forward.py
+    all replicas    one sum of gradients and statistics           gradients.py
+    each replica    unscale, check, clip, apply: equal everywhere
 
 Python loops in a compiled function are written with `tf.while_loop`, as
 AutoGraph is off: Keras's own `fit` runs layers without it too.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from errors import RequestError
+from training import TrainConfig
+from training import average
+from training import forward
+from training import gradients as gradients_lib
+from training import randomness
+from training import statistics as statistics_lib
+from training.forward import Batch
+from training.gradients import Gradients
 from training.state import TrainState
 from training.task import Task
 
-Batch = tuple[Any, tf.Tensor, tf.Tensor]
 # (iterator, number of steps as an int64 tensor) → results by name
 Loop = Callable[[Any, tf.Tensor], dict[str, tf.Tensor]]
+# batch → gradients of the global batch, and whether all are finite
+Compute = Callable[[Batch], tuple[Gradients, tf.Tensor]]
 
 
 def make_train_loop(
@@ -30,7 +41,8 @@ def make_train_loop(
     state: TrainState,
     task: Task,
     global_batch_size: int,
-    jit_compile: bool | None = None,
+    config: TrainConfig,
+    seed: int = 0,
 ) -> Loop:
     """Returns a compiled function that trains for a number of steps.
 
@@ -43,52 +55,47 @@ def make_train_loop(
         state: Model, optimizer and step; changed by the loop.
         task: Loss and metrics.
         global_batch_size: `G`.
-        jit_compile: Whether XLA compiles forward and backward pass; None: on
-            GPUs. A TPU compiles the whole step by itself.
+        config: Accumulation, clipping, averaging and compilation.
+        seed: What random layers draw from, together with step and replica.
+
+    Raises:
+        RequestError: if the micro-batches do not divide a replica's batch, or
+            XLA is asked to compile a layer that talks to other replicas.
     """
-    model = state.model
-    replicas = strategy.num_replicas_in_sync
+    _check_divides(strategy, global_batch_size, config)
     with strategy.scope():
-        loss_metric = keras.metrics.Mean(name="loss")
-        metrics = task.make_metrics()
+        metrics = [keras.metrics.Mean(name="loss"), *task.make_metrics()]
+    forward_backward = forward.make_forward_backward(
+        strategy, state, task, global_batch_size, config
+    )
+    compute = _make_compute(
+        strategy, state, forward_backward, metrics, config, seed
+    )
 
-    def forward_backward(
-        batch: Batch,
-    ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
-        features, labels, weights = batch
-        with tf.GradientTape() as tape:
-            outputs = model(features, training=True)
-            losses = _per_example_loss(task, labels, outputs)
-            data_loss = tf.reduce_sum(_weighted(losses, weights))
-            # This replica's part of the loss: the sum over replicas is the
-            # loss of the global batch. The model's own losses appear on each.
-            loss = (
-                data_loss / global_batch_size
-                + _sum_losses(model, losses.dtype) / replicas
-            )
-        return loss, outputs, tape.gradient(loss, model.trainable_variables)
-
-    if _compiles(strategy, jit_compile):
-        # Only this part: the optimizer touches variables of other devices.
-        forward_backward = tf.function(
-            forward_backward, jit_compile=True, autograph=False
-        )
-
-    def replica_step(batch: Batch) -> None:
-        loss, outputs, gradients = forward_backward(batch)
-        # Sums the gradients over replicas, then applies them.
-        state.optimizer.apply(gradients, model.trainable_variables)
-        _, labels, weights = batch
-        for metric in metrics:
-            metric.update_state(labels, outputs, sample_weight=weights)
-        # A mean over replicas of R times its part is the sum of the parts.
-        loss_metric.update_state(loss * replicas)
+    def apply(gradients: Gradients) -> tf.Tensor:
+        weights = state.model.trainable_variables
+        state.optimizer.apply(gradients, weights)
+        if config.ema_momentum is not None:
+            average.update(state.averages, weights, config.ema_momentum)
+        return tf.constant(True)
 
     def step(batch: Batch) -> None:
-        strategy.run(replica_step, args=(batch,))
+        if state.loss_scale is None:
+            strategy.run(lambda batch: apply(compute(batch)[0]), (batch,))
+        else:
+            # Between two runs, because no replica may synchronize inside a
+            # condition of its own.
+            gradients, finite = strategy.run(compute, (batch,))
+            finite = strategy.experimental_local_results(finite)[0]
+            tf.cond(
+                finite,
+                lambda: _first(strategy, strategy.run(apply, (gradients,))),
+                lambda: tf.constant(False),
+            )
+            state.loss_scale.update(finite)
         state.step.assign_add(1)
 
-    return _make_loop(step, [loss_metric, *metrics])
+    return _make_loop(step, metrics)
 
 
 def make_eval_loop(
@@ -112,9 +119,9 @@ def make_eval_loop(
 
     def replica_step(batch: Batch) -> None:
         features, labels, weights = batch
-        outputs = model(features, training=False)
-        losses = _per_example_loss(task, labels, outputs)
-        losses += _sum_losses(model, losses.dtype)
+        outputs = forward.widen(model(features, training=False))
+        losses = forward.per_example_loss(task, labels, outputs)
+        losses += forward.own_losses(model, losses.dtype)
         # A padded row may have any loss, even NaN: zero times it is NaN.
         losses = tf.where(weights > 0, losses, tf.zeros_like(losses))
         loss_metric.update_state(losses, sample_weight=weights)
@@ -126,6 +133,62 @@ def make_eval_loop(
         strategy.run(replica_step, args=(batch,))
 
     return _make_loop(step, [loss_metric, examples, *metrics])
+
+
+def _make_compute(
+    strategy: tf.distribute.Strategy,
+    state: TrainState,
+    forward_backward: forward.ForwardBackward,
+    metrics: list[keras.Metric],
+    config: TrainConfig,
+    seed: int,
+) -> Compute:
+    """Returns the part of a step up to the gradients to apply."""
+    replicas = strategy.num_replicas_in_sync
+    loss_metric, *task_metrics = metrics
+    seeds = randomness.seeds_of(state.model)
+    # One replica has nothing to average, but a skipped step to undo.
+    needed = replicas > 1 or state.loss_scale is not None
+    statistics = statistics_lib.statistics_of(state.model) if needed else []
+
+    def accumulate(batch: Batch) -> tuple[Gradients, tf.Tensor]:
+        gradients: Gradients = []
+        losses = []
+        for part in gradients_lib.split(
+            batch, config.gradient_accumulation_steps
+        ):
+            part = gradients_lib.after(gradients, part)
+            loss, outputs, more = forward_backward(part)
+            gradients = gradients_lib.add(gradients, more)
+            losses.append(loss)
+            for metric in task_metrics:
+                metric.update_state(part[1], outputs, sample_weight=part[2])
+        return gradients, tf.add_n(losses)
+
+    def compute(batch: Batch) -> tuple[Gradients, tf.Tensor]:
+        randomness.reseed(seeds, seed, state.step)
+        before = [tf.identity(variable.value) for variable in statistics]
+        gradients, loss = accumulate(batch)
+        after = [tf.identity(variable.value) for variable in statistics]
+        count = len(gradients)
+        summed = gradients_lib.sum_over_replicas([*gradients, *after])
+        gradients, after = summed[:count], summed[count:]
+        finite = tf.constant(True)
+        if state.loss_scale:
+            gradients = state.loss_scale.unscale(gradients)
+            finite = gradients_lib.are_finite(gradients)
+        for variable, old, new in zip(statistics, before, after, strict=True):
+            variable.assign(tf.where(finite, new / replicas, old))
+        if config.global_clipnorm is not None:
+            gradients = gradients_lib.clip(gradients, config.global_clipnorm)
+        # A mean over replicas of R times its part is the sum of the parts.
+        # The loss of a skipped step counts only if it is a number.
+        counts = tf.logical_or(finite, tf.math.is_finite(loss))
+        loss = tf.where(counts, loss * replicas, tf.zeros_like(loss))
+        loss_metric.update_state(loss, tf.cast(counts, loss.dtype))
+        return gradients, finite
+
+    return compute
 
 
 def _make_loop(
@@ -147,41 +210,34 @@ def _make_loop(
             (tf.zeros_like(num_steps),),
             parallel_iterations=1,
         )
-        return {metric.name: metric.result() for metric in metrics}
+        return {metric.name: _result(metric) for metric in metrics}
 
     return loop
 
 
-def _per_example_loss(
-    task: Task, labels: tf.Tensor, outputs: tf.Tensor
-) -> tf.Tensor:
-    """Returns `[B]`; refuses a loss that has averaged already."""
-    losses = tf.convert_to_tensor(task.per_example_loss(labels, outputs))
-    if losses.shape.rank != 1:
-        raise ValueError(
-            f"per_example_loss returned shape {losses.shape}; it must return "
-            "one loss per example, [B]: a mean here would weigh padded rows "
-            "and count once per replica. Average over other axes only."
+def _result(metric: keras.Metric) -> tf.Tensor:
+    """Returns the value of a metric; NaN, not 0, for a mean of nothing."""
+    result = metric.result()
+    if isinstance(metric, keras.metrics.Mean):
+        count = tf.convert_to_tensor(metric.count)
+        result = tf.where(count > 0, result, tf.cast(math.nan, result.dtype))
+    return result
+
+
+def _first(strategy: tf.distribute.Strategy, values: Any) -> tf.Tensor:
+    return strategy.experimental_local_results(values)[0]
+
+
+def _check_divides(
+    strategy: tf.distribute.Strategy,
+    global_batch_size: int,
+    config: TrainConfig,
+) -> None:
+    count = config.gradient_accumulation_steps
+    size = global_batch_size // strategy.num_replicas_in_sync
+    if size % count:
+        raise RequestError(
+            f"--gradient_accumulation_steps={count}: does not divide the "
+            f"{size} examples of each replica; choose a divisor, or another "
+            "--global_batch_size."
         )
-    return losses
-
-
-def _weighted(losses: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """Returns `losses · weights`, 0 where the weight is 0 even for NaN."""
-    return tf.math.multiply_no_nan(losses, tf.cast(weights, losses.dtype))
-
-
-def _sum_losses(model: keras.Model, dtype: tf.DType) -> tf.Tensor:
-    """Returns the sum of the regularization losses that layers added."""
-    zero = tf.zeros([], dtype)
-    return tf.add_n([zero, *(tf.cast(loss, dtype) for loss in model.losses)])
-
-
-def _compiles(
-    strategy: tf.distribute.Strategy, jit_compile: bool | None
-) -> bool:
-    """Returns whether forward and backward pass get a compiler of their own."""
-    device = strategy.extended.worker_devices[0]
-    if "TPU" in device:
-        return False
-    return "GPU" in device if jit_compile is None else jit_compile

@@ -3,7 +3,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from training import TrainConfig
 from training import export
+from training import state as state_lib
 
 
 def _build() -> keras.Model:
@@ -19,10 +21,10 @@ def test_gives_the_same_predictions(
     strategy = strategy_of(replicas)
     with strategy.scope():
         trained = _build()
-        trained.optimizer = keras.optimizers.Adam()
+        state = state_lib.create(trained, TrainConfig())
     features = np.random.RandomState(0).rand(5, 2).astype(np.float32)
     expected = features @ trained.get_weights()[0] + trained.get_weights()[1]
-    export.save(strategy, _build, trained, str(tmp_path), form)
+    export.save(strategy, _build, state, str(tmp_path), form)
     if form == "keras":
         loaded = keras.saving.load_model(tmp_path / "export" / "model.keras")
         received = loaded(features)
@@ -35,5 +37,22 @@ def test_gives_the_same_predictions(
 
 
 def test_writes_nothing_unless_asked(tmp_path, strategy_of) -> None:
-    export.save(strategy_of(1), _build, _build(), str(tmp_path), "")
+    export.save(strategy_of(1), _build, None, str(tmp_path), "")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_average_is_what_is_exported(tmp_path, strategy_of) -> None:
+    strategy = strategy_of(2)
+    with strategy.scope():
+        state = state_lib.create(_build(), TrainConfig(ema_momentum=0.5))
+    for variable, average in zip(
+        state.model.trainable_variables, state.averages, strict=True
+    ):
+        average.assign(tf.fill(average.shape, 7.0))
+        variable.assign(tf.fill(variable.shape, 3.0))
+    export.save(strategy, _build, state, str(tmp_path), "keras")
+    loaded = keras.saving.load_model(tmp_path / "export" / "model.keras")
+    for value in loaded.get_weights():
+        np.testing.assert_array_equal(value, 7.0)
+    for value in state.model.get_weights():
+        np.testing.assert_array_equal(value, 3.0)

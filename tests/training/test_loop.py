@@ -20,7 +20,12 @@ def run(tmp_path, strategy_of):
     strategy = strategy_of(1)
 
     def run_loop(
-        config: TrainConfig, *callbacks, start=0, losses=None, eval_loss=2.0
+        config: TrainConfig,
+        *callbacks,
+        start=0,
+        stale=-1,
+        losses=None,
+        eval_loss=2.0,
     ):
         events = []
         with strategy.scope():
@@ -29,6 +34,7 @@ def run(tmp_path, strategy_of):
             model = keras.Model(inputs, outputs)
             state = state_lib.create(model, config)
         state.step.assign(start)
+        state.stopping.stale.assign(stale)
 
         def train(num_steps: int) -> dict[str, float]:
             state.step.assign_add(num_steps)
@@ -38,7 +44,10 @@ def run(tmp_path, strategy_of):
 
         def evaluate() -> dict[str, float]:
             events.append(("evaluate", int(state.step.numpy())))
-            return {"loss": eval_loss, "examples": 9.0}
+            loss = (
+                eval_loss if isinstance(eval_loss, float) else next(eval_loss)
+            )
+            return {"loss": loss, "examples": 9.0}
 
         class Spy(keras.callbacks.Callback):
             def on_train_batch_end(self, batch, logs) -> None:
@@ -234,3 +243,27 @@ def test_reports_metrics_rate_and_speed(strategy_of) -> None:
     # A tensor, so that another number is no new trace.
     assert tf.is_tensor(calls[0][1])
     assert np.array_equal(calls[0][1], 5)
+
+
+def test_the_best_is_kept_apart_with_its_metric(run, tmp_path) -> None:
+    values = iter([3.0, 1.0, 2.0])
+    config = _config(train_steps=6, steps_per_loop=2, eval_every_steps=2)
+    run(config, eval_loss=values)
+    assert checkpoint.list_steps(str(tmp_path), checkpoint.BEST) == [4]
+    content = json.loads((tmp_path / "best" / "best.json").read_text())
+    assert content == {"step": 4, "metric": "loss", "value": 1.0}
+
+
+def test_stops_when_the_patience_is_used_up(run, tmp_path) -> None:
+    """The last step is evaluated and kept; a restart trains no further."""
+    config = _config(
+        train_steps=100,
+        eval_every_steps=4,
+        early_stopping="loss:patience=2",
+    )
+    events, _ = run(config)
+    assert sum(event[0] == "train" for event in events) == 3
+    assert checkpoint.list_steps(str(tmp_path)) == [12]
+    again, result = run(config, start=12, stale=2)
+    assert again == [("evaluate", 12)]
+    assert result["loss"] == 2.0

@@ -68,8 +68,8 @@ def test_weight_decay_is_the_optimizers_own_unless_given() -> None:
         ({"optimizer_options": ("beta_1=1", "beta_1=2")}, "given twice"),
         ({"optimizer_options": ("learning_rate=1",)}, "--learning_rate"),
         ({"optimizer_options": ("weight_decay=1",)}, "--weight_decay"),
-        ({"optimizer_options": ("clipnorm=1",)}, "several replicas"),
-        ({"optimizer_options": ("use_ema=true",)}, "several replicas"),
+        ({"optimizer_options": ("clipnorm=1",)}, "see --global_clipnorm"),
+        ({"optimizer_options": ("use_ema=true",)}, "see --ema_momentum"),
         (
             {"optimizer": "sgd", "optimizer_options": ("momentum=7",)},
             "optimizer_options=momentum=7.*refuses",
@@ -99,10 +99,49 @@ def test_cosine_follows_the_formula_at_the_step(step) -> None:
 
 
 @pytest.mark.parametrize(
+    ("schedule", "step", "expected"),
+    [
+        ("constant:warmup_steps=10", 4, 0.25),
+        ("constant:warmup_steps=10", 10, 0.5),
+        ("constant:warmup_steps=10", 99, 0.5),
+        ("piecewise:boundaries=20x40,factor=0.5", 19, 0.5),
+        ("piecewise:boundaries=20x40,factor=0.5", 20, 0.25),
+        ("piecewise:boundaries=20x40,factor=0.5", 99, 0.125),
+        ("piecewise:warmup_steps=10,boundaries=20", 4, 0.25),
+        ("piecewise:warmup_steps=10,boundaries=20", 20, 0.05),
+    ],
+)
+def test_other_schedules(schedule, step, expected) -> None:
+    optimizer = _create(
+        step,
+        learning_rate=0.5,
+        learning_rate_schedule=schedule,
+        train_steps=100,
+    )
+    assert optimizer_lib.learning_rate(optimizer) == pytest.approx(expected)
+
+
+def test_the_second_sum_is_left_out() -> None:
+    """Keras's own sum over replicas would multiply by their number.
+
+    `_all_reduce_sum_gradients` is not public: if this fails, Keras has
+    changed and `optimizer.create` must follow.
+    """
+    assert "_all_reduce_sum_gradients" in vars(
+        keras.src.backend.tensorflow.optimizer.TFOptimizer
+    )
+    pairs = (("gradient", "variable"),)
+    assert _create()._all_reduce_sum_gradients(pairs) == list(pairs)
+
+
+@pytest.mark.parametrize(
     ("schedule", "message"),
     [
-        ("constant:warmup_steps=3", "constant takes no options"),
-        ("cosine:warmup=3", "unknown key 'warmup'; allowed: warmup_steps"),
+        ("constant:boundaries=3", "belong to piecewise"),
+        ("piecewise", "belong to piecewise, which needs them"),
+        ("piecewise:boundaries=5x3", "must rise"),
+        ("piecewise:boundaries=5,factor=0", "factor must be above 0"),
+        ("cosine:warmup=3", "unknown key 'warmup'; allowed: .*warmup_steps"),
         ("cosine:warmup_steps=x", "warmup_steps=x is not an integer"),
         ("cosine:warmup_steps=100", "less than --train_steps=100"),
         ("cosine:warmup_steps=-1", "from 0"),

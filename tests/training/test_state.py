@@ -27,6 +27,8 @@ def test_variables_have_names_that_say_what_they_are(strategy_of) -> None:
         "optimizer/adam/dense_kernel_velocity",
         "optimizer/adam/dense_bias_momentum",
         "optimizer/adam/dense_bias_velocity",
+        "stopping/best",
+        "stopping/stale",
     }
 
 
@@ -36,7 +38,8 @@ def test_callbacks_find_the_optimizer(strategy_of) -> None:
     assert state.model.optimizer is state.optimizer
 
 
-def test_seeds_of_random_layers_are_part_of_it(strategy_of) -> None:
+def test_seeds_of_random_layers_are_no_part_of_it(strategy_of) -> None:
+    """They are set before every step to a function of seed and step."""
     with strategy_of(1).scope():
         model = keras.Sequential(
             [
@@ -46,7 +49,26 @@ def test_seeds_of_random_layers_are_part_of_it(strategy_of) -> None:
             ]
         )
         state = state_lib.create(model, TrainConfig())
-    assert any("seed_generator" in name for name in state.variables())
+    assert not any("seed_generator" in name for name in state.variables())
+
+
+def test_averages_are_evaluated_and_kept(strategy_of) -> None:
+    with strategy_of(2).scope():
+        state = state_lib.create(_model(), TrainConfig(ema_momentum=0.9))
+    names = {"average/dense/kernel", "average/dense/bias"}
+    assert names <= set(state.evaluated_variables())
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [("float32", False), ("mixed_bfloat16", False), ("mixed_float16", True)],
+)
+def test_float16_has_a_loss_scale(strategy_of, policy, expected) -> None:
+    keras.config.set_dtype_policy(policy)
+    with strategy_of(1).scope():
+        state = state_lib.create(_model(), TrainConfig())
+    found = {n for n in state.variables() if n.startswith("loss_scale/")}
+    assert bool(state.loss_scale) is bool(found) is expected
 
 
 def test_a_model_from_outside_the_scope_is_refused(strategy_of) -> None:

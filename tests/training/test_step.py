@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from errors import RequestError
 from training import TrainConfig
 from training import state as state_lib
 from training import step as step_lib
@@ -54,7 +55,7 @@ def test_loss_is_averaged_over_the_global_batch(strategy_of, replicas) -> None:
     strategy = strategy_of(replicas)
     state = _state(strategy, lambda: _one_weight(0.0))
     task = _task(lambda labels, outputs: -outputs[:, 0])
-    loop = step_lib.make_train_loop(strategy, state, task, 4)
+    loop = step_lib.make_train_loop(strategy, state, task, 4, TrainConfig())
     values = [[1], [2], [3], [4]]
     results = loop(_iterator(strategy, values, values), ONE_STEP)
     assert state.model.get_weights()[0].item() == pytest.approx(2.5)
@@ -68,7 +69,7 @@ def test_penalties_count_once(strategy_of, replicas) -> None:
     strategy = strategy_of(replicas)
     state = _state(strategy, lambda: _one_weight(1.0, penalty=0.5))
     task = _task(lambda labels, outputs: outputs[:, 0])
-    loop = step_lib.make_train_loop(strategy, state, task, 4)
+    loop = step_lib.make_train_loop(strategy, state, task, 4, TrainConfig())
     zeros = np.zeros([4, 1])
     results = loop(_iterator(strategy, zeros, zeros), ONE_STEP)
     assert state.model.get_weights()[0].item() == pytest.approx(0.0)
@@ -97,7 +98,9 @@ def test_golden_losses(strategy_of, replicas, optimizer, jit_compile) -> None:
     features = np.random.RandomState(0).rand(16, 3).astype(np.float32)
     labels = features.sum(axis=1, keepdims=True)
     task = task_lib.resolve(types.ModuleType("none"), "regression")
-    loop = step_lib.make_train_loop(strategy, state, task, 8, jit_compile)
+    loop = step_lib.make_train_loop(
+        strategy, state, task, 8, TrainConfig(jit_compile=jit_compile)
+    )
     iterator = _iterator(strategy, features, labels, batch=8)
     losses = [loop(iterator, ONE_STEP)["loss"].numpy() for _ in range(4)]
     np.testing.assert_allclose(losses, GOLDEN[optimizer], atol=1e-5)
@@ -109,7 +112,7 @@ def test_replicas_hold_equal_weights(strategy_of, replicas) -> None:
     strategy = strategy_of(replicas)
     state = _state(strategy, lambda: _one_weight(0.3), optimizer="adam")
     task = task_lib.resolve(types.ModuleType("none"), "regression")
-    loop = step_lib.make_train_loop(strategy, state, task, 8)
+    loop = step_lib.make_train_loop(strategy, state, task, 8, TrainConfig())
     values = np.random.RandomState(1).rand(8, 1)
     loop(_iterator(strategy, values, 2 * values), tf.constant(3, tf.int64))
     for variable in state.model.trainable_variables:
@@ -151,7 +154,7 @@ def test_no_nan_for_any_number_of_examples(
     strategy = strategy_of(replicas)
     state = _state(strategy, lambda: _one_weight(0.5), learning_rate=1e-3)
     task = task_lib.resolve(types.ModuleType("none"), "regression")
-    loop = step_lib.make_train_loop(strategy, state, task, 8)
+    loop = step_lib.make_train_loop(strategy, state, task, 8, TrainConfig())
     steps = -(-examples // 8)
     rows = np.zeros([steps * 8, 1])
     weights = np.arange(steps * 8) < examples
@@ -170,7 +173,7 @@ def test_metrics_cover_all_replicas_and_the_last_loop_only(
         lambda labels, outputs: outputs[:, 0],
         lambda: [keras.metrics.MeanAbsoluteError(name="x")],
     )
-    loop = step_lib.make_train_loop(strategy, state, task, 4)
+    loop = step_lib.make_train_loop(strategy, state, task, 4, TrainConfig())
     rows = [[1], [2], [3], [4], [5], [6], [7], [8]]
     iterator = _iterator(strategy, rows, np.zeros([8, 1]), batch=4)
     assert loop(iterator, ONE_STEP)["x"].numpy() == pytest.approx(2.5)
@@ -181,29 +184,167 @@ def test_a_loss_that_has_averaged_is_refused(strategy_of) -> None:
     strategy = strategy_of(1)
     state = _state(strategy, lambda: _one_weight(1.0))
     task = _task(lambda labels, outputs: tf.reduce_mean(outputs))
-    loop = step_lib.make_train_loop(strategy, state, task, 4)
+    loop = step_lib.make_train_loop(strategy, state, task, 4, TrainConfig())
     rows = np.ones([4, 1])
-    with pytest.raises(ValueError, match="one loss per example"):
+    with pytest.raises(RequestError, match="one loss per example"):
         loop(_iterator(strategy, rows, rows), ONE_STEP)
 
 
-def test_the_compiler_is_off_on_a_cpu_unless_asked_for(strategy_of) -> None:
-    strategy = strategy_of(1)
-    assert not step_lib._compiles(strategy, None)
-    assert step_lib._compiles(strategy, True)
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_micro_batches_must_divide_a_replicas_share(
+    strategy_of, replicas
+) -> None:
+    strategy = strategy_of(replicas)
+    state = _state(strategy, lambda: _one_weight(1.0))
+    task = _task(lambda labels, outputs: outputs[:, 0])
+    config = TrainConfig(gradient_accumulation_steps=3)
+    message = f"--gradient_accumulation_steps=3: .* the {8 // replicas} "
+    with pytest.raises(RequestError, match=message):
+        step_lib.make_train_loop(strategy, state, task, 8, config)
 
 
-@pytest.mark.parametrize(
-    ("device", "asked", "expected"),
-    [
-        ("/device:GPU:0", None, True),
-        ("/device:GPU:0", False, False),
-        ("/device:TPU:0", None, False),
-        ("/device:TPU:0", True, False),
-    ],
-)
-def test_the_compiler_follows_the_device(device, asked, expected) -> None:
-    """A TPU compiles the whole step by itself."""
-    extended = types.SimpleNamespace(worker_devices=(device,))
-    strategy = types.SimpleNamespace(extended=extended)
-    assert step_lib._compiles(strategy, asked) is expected
+def _train(
+    strategy, state, features, labels, steps=1, **config
+) -> dict[str, float]:
+    """Trains on one global batch of squared errors."""
+    task = task_lib.resolve(types.ModuleType("none"), "regression")
+    loop = step_lib.make_train_loop(
+        strategy, state, task, len(features), TrainConfig(**config)
+    )
+    results = loop(
+        _iterator(strategy, features, labels), tf.constant(steps, tf.int64)
+    )
+    return {name: value.numpy() for name, value in results.items()}
+
+
+@REPLICAS
+def test_clipping_sees_the_gradient_of_the_global_batch(
+    strategy_of, replicas
+) -> None:
+    """Rate 1, norm 0.5: the update has norm 0.5 on any number of replicas."""
+    strategy = strategy_of(replicas)
+    state = _state(strategy, lambda: _one_weight(0.0))
+    rows = np.array([[1], [2], [3], [4]])
+    _train(strategy, state, rows, -7 * rows, global_clipnorm=0.5)
+    weight = state.model.get_weights()[0].item()
+    assert weight == pytest.approx(-0.5, rel=1e-6)
+
+
+@REPLICAS
+@pytest.mark.parametrize("jit_compile", [False, True], ids=["graph", "jit"])
+def test_micro_batches_are_one_step_on_the_joined_batch(
+    strategy_of, replicas, jit_compile
+) -> None:
+    """w=1, mean gradient 2.5 in each of two micro-batches: w=-1.5."""
+    strategy = strategy_of(replicas)
+    state = _state(strategy, lambda: _one_weight(1.0))
+    task = _task(
+        lambda labels, outputs: outputs[:, 0],
+        lambda: [keras.metrics.MeanAbsoluteError(name="x")],
+    )
+    config = TrainConfig(gradient_accumulation_steps=2, jit_compile=jit_compile)
+    loop = step_lib.make_train_loop(strategy, state, task, 8, config)
+    rows = [[1], [2], [3], [4], [4], [3], [2], [1]]
+    results = loop(_iterator(strategy, rows, np.zeros([8, 1])), ONE_STEP)
+    weight = state.model.get_weights()[0].item()
+    assert weight == pytest.approx(-1.5, rel=1e-6)
+    assert results["loss"].numpy() == pytest.approx(2.5)
+    assert results["x"].numpy() == pytest.approx(2.5)
+    assert state.optimizer.iterations.numpy() == 1
+
+
+def _normalized() -> keras.Model:
+    inputs = keras.Input([1])
+    x = keras.layers.BatchNormalization(momentum=0.5, name="norm")(inputs)
+    return keras.Model(inputs, keras.layers.Dense(1, name="dense")(x))
+
+
+@pytest.mark.parametrize("replicas", [2, 4])
+def test_statistics_are_the_mean_of_all_replicas(strategy_of, replicas) -> None:
+    strategy = strategy_of(replicas)
+    state = _state(strategy, _normalized, learning_rate=0.0)
+    rows = np.arange(8.0)[:, None]
+    _train(strategy, state, rows, rows)
+    mean = state.model.get_layer("norm").moving_mean
+    copies = [
+        copy.numpy().item()
+        for copy in strategy.experimental_local_results(mean.value)
+    ]
+    assert copies == [pytest.approx(0.5 * rows.mean())] * replicas
+    assert len(set(copies)) == 1
+
+
+@REPLICAS
+def test_an_overflow_anywhere_skips_the_step_everywhere(
+    strategy_of, replicas
+) -> None:
+    """The last row overflows float16; the last replica alone sees it."""
+    keras.config.set_dtype_policy("mixed_float16")
+    strategy = strategy_of(replicas)
+    state = _state(strategy, _normalized, optimizer="adam", ema_momentum=0.5)
+    rows = np.ones([8, 1])
+    rows[-1] = 1e30
+    labels = np.ones([8, 1])
+    before = _copies(strategy, state)
+    _train(strategy, state, rows, labels, steps=3, ema_momentum=0.5)
+    after = _copies(strategy, state)
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {
+        "step",
+        "loss_scale/scale",
+        "loss_scale/skipped",
+        "loss_scale/streak",
+    }
+    assert state.step.numpy() == 3
+    assert state.loss_scale.logs() == {
+        "loss_scale": 2.0**12,
+        "skipped_steps": 3,
+    }
+    rows[-1] = 1.0
+    _train(strategy, state, rows, labels, ema_momentum=0.5)
+    assert state.optimizer.iterations.numpy() == 1
+    assert state.loss_scale.streak.numpy() == 0
+
+
+def _copies(strategy, state) -> dict[str, list[bytes]]:
+    return {
+        name: [
+            copy.numpy().tobytes()
+            for copy in strategy.experimental_local_results(variable)
+        ]
+        for name, variable in state.variables().items()
+    }
+
+
+@REPLICAS
+def test_a_loss_of_nothing_is_not_a_number(strategy_of, replicas) -> None:
+    """A skipped step whose loss overflowed has no loss, rather than 0."""
+    keras.config.set_dtype_policy("mixed_float16")
+    strategy = strategy_of(replicas)
+    state = _state(strategy, lambda: _one_weight(1.0))
+    rows = np.full([4, 1], 1e30)
+    results = _train(strategy, state, rows, np.zeros([4, 1]))
+    assert np.isnan(results["loss"])
+    assert state.loss_scale.is_skipping(1)
+
+
+@REPLICAS
+def test_sparse_gradients_take_the_same_way(strategy_of, replicas) -> None:
+    """Rows of an embedding that two examples share get both gradients."""
+
+    def build() -> keras.Model:
+        inputs = keras.Input([1])
+        layer = keras.layers.Embedding(
+            3, 1, embeddings_initializer="zeros", name="table"
+        )
+        return keras.Model(inputs, keras.layers.Flatten()(layer(inputs)))
+
+    strategy = strategy_of(replicas)
+    state = _state(strategy, build)
+    tokens = np.array([[0], [2], [0], [0]])
+    labels = np.array([[1.0], [2.0], [3.0], [4.0]])
+    _train(strategy, state, tokens, labels, global_clipnorm=100.0)
+    # The gradient of (0 - y)² is -2y, averaged over four examples.
+    np.testing.assert_allclose(
+        state.model.get_weights()[0], [[4.0], [0.0], [1.0]], rtol=1e-6
+    )

@@ -1,0 +1,98 @@
+"""Which evaluation is the best so far, and when to give up waiting.
+
+`--early_stopping=accuracy:patience=5` ends the run after five evaluations in a
+row without a better accuracy. The evaluation's numbers are those of the whole
+cluster, the same on every worker, so all decide alike.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+import options as options_lib
+from errors import RequestError
+
+_FLAG = "early_stopping"
+# Words in the names of metrics of which less is better.
+_LESS_IS_BETTER = ("loss", "error")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StoppingOptions:
+    """What may follow the colon of `--early_stopping`."""
+
+    patience: int = 5
+    """Evaluations without a better value before the run ends. Positive."""
+
+    def __post_init__(self) -> None:
+        if self.patience < 1:
+            raise ValueError(f"patience={self.patience}: must be 1 or more.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Stopping:
+    """What is watched, and what was seen."""
+
+    metric: str
+    """Name of an evaluation metric; empty: `accuracy`, or else `loss`."""
+    patience: int
+    """Evaluations to wait; 0: for ever."""
+    best: tf.Variable
+    """float64 `[]`, the best value."""
+    stale: tf.Variable
+    """int64 `[]`, evaluations since the best; -1 before the first."""
+
+    def variables(self) -> dict[str, tf.Variable]:
+        """Returns all that a checkpoint needs."""
+        return {"stopping/best": self.best, "stopping/stale": self.stale}
+
+    def is_over(self) -> bool:
+        """Returns whether the patience is used up."""
+        return 0 < self.patience <= int(self.stale.numpy())
+
+    def name(self, evaluation: Mapping[str, float]) -> str:
+        """Returns the name of the metric that is watched.
+
+        Raises:
+            RequestError: if the evaluation does not have it.
+        """
+        default = "accuracy" if "accuracy" in evaluation else "loss"
+        name = self.metric or default
+        if name not in evaluation:
+            raise RequestError(
+                f"--{_FLAG}={name}: the evaluation has "
+                f"{', '.join(sorted(evaluation))}; name one of them."
+            )
+        return name
+
+    def update(self, evaluation: Mapping[str, float]) -> bool:
+        """Notes an evaluation; returns whether it is the best so far."""
+        name = self.name(evaluation)
+        value, best = evaluation[name], float(self.best.numpy())
+        less = any(word in name for word in _LESS_IS_BETTER)
+        better = value < best if less else value > best
+        if better or int(self.stale.numpy()) < 0:
+            self.best.assign(value)
+            self.stale.assign(0)
+            return True
+        self.stale.assign_add(1)
+        return False
+
+
+def create(early_stopping: str) -> Stopping:
+    """Returns a fresh one; call it in the strategy's scope.
+
+    Args:
+        early_stopping: The flag: empty, or `metric:patience=5`.
+
+    Raises:
+        RequestError: for an unknown option or a patience below 1.
+    """
+    metric, _, words = early_stopping.partition(":")
+    options = options_lib.parse(
+        words.split(",") if words else (), StoppingOptions, _FLAG
+    )
+    best = tf.Variable(0.0, dtype=tf.float64, trainable=False)
+    stale = tf.Variable(-1, dtype=tf.int64, trainable=False)
+    return Stopping(metric, options.patience if metric else 0, best, stale)
