@@ -3,12 +3,15 @@
 `B` batch, `C` classes, `K` values of a regression target.
 """
 
+import math
 from collections.abc import Callable
 from types import ModuleType
 from typing import NamedTuple
 
 import keras
 import tensorflow as tf
+
+from errors import RequestError
 
 
 class Task(NamedTuple):
@@ -43,16 +46,31 @@ def resolve(model_module: ModuleType, task: str) -> Task:
 
 def _cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     """Returns the loss `[B]` of integer labels `[B]` and logits `[B, C]`."""
+    fits = labels.dtype.is_integer and labels.shape.rank == 1
+    _check(fits and logits.shape.rank == 2, "classes [B] as integers", labels)
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
 
 
 def _squared_error(labels: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
     """Returns the mean over `K` of squared errors, `[B]`."""
-    labels = tf.reshape(tf.cast(labels, outputs.dtype), tf.shape(outputs))
+    wanted = f"as many numbers as the outputs {outputs.shape}"
+    sizes = [math.prod(t.shape[1:]) for t in (labels, outputs)]
+    _check(labels.dtype.is_floating and sizes[0] == sizes[1], wanted, labels)
+    labels = tf.cast(tf.reshape(labels, tf.shape(outputs)), outputs.dtype)
     difference = tf.math.squared_difference(labels, outputs)
     return tf.reduce_mean(
         difference, axis=list(range(1, difference.shape.rank))
     )
+
+
+def _check(fits: bool, wanted: str, labels: tf.Tensor) -> None:
+    """Refuses labels that the default losses would misread."""
+    if not fits:
+        raise RequestError(
+            f"--dataset: its labels are {labels.dtype.name} {labels.shape}, "
+            f"but the default loss of its task needs {wanted}; change them, "
+            "or define per_example_loss beside the model's build."
+        )
 
 
 _DEFAULTS = {

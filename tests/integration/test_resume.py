@@ -68,3 +68,20 @@ def test_a_longer_run_continues_and_another_one_is_refused(tmp_path) -> None:
     other = processes.run(*flags, "--train_steps=9", "--seed=4")
     assert other.returncode == 2
     assert "--seed=4: the run to continue has 0" in other.stderr
+
+
+def test_an_interrupted_run_says_so_and_can_go_on(tmp_path) -> None:
+    flags = [*FLAGS, "--checkpoint_every_steps=5", f"--model_dir={tmp_path}"]
+    process = processes.start(*flags)
+    assert process.stdout
+    for line in process.stdout:
+        if line.startswith("step 10/"):
+            break
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=processes.DEADLINE_SECS)
+    assert process.returncode == 42, err
+    assert "interrupted; the same command continues it" in out
+    assert "Traceback" not in err
+    done = processes.run(*flags)
+    assert "Continuing at step " in done.stdout
+    assert done.returncode == 0

@@ -348,3 +348,23 @@ def test_sparse_gradients_take_the_same_way(strategy_of, replicas) -> None:
     np.testing.assert_allclose(
         state.model.get_weights()[0], [[4.0], [0.0], [1.0]], rtol=1e-6
     )
+
+
+@REPLICAS
+def test_top_k_counts_examples_not_batches(strategy_of, replicas) -> None:
+    """Seven of eight real rows are right; padded ones do not count."""
+    strategy = strategy_of(replicas)
+    with strategy.scope():
+        inputs = keras.Input([4])
+        model = keras.Model(inputs, keras.layers.Rescaling(1.0)(inputs))
+    logits = np.tile([4.0, 3.0, 2.0, 1.0], [12, 1])
+    labels = np.array([0, 1, 0, 1, 1, 0, 3, 1, 3, 3, 3, 3])
+    weights = np.arange(12) < 8
+    task = _task(
+        lambda labels, outputs: outputs[:, 0],
+        lambda: [keras.metrics.SparseTopKCategoricalAccuracy(2, name="top")],
+    )
+    loop = step_lib.make_eval_loop(strategy, model, task)
+    iterator = _iterator(strategy, logits, labels, weights, batch=4)
+    results = loop(iterator, tf.constant(3, tf.int64))
+    assert results["top"].numpy() == pytest.approx(7 / 8)

@@ -1,9 +1,10 @@
 import types
 
-import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from errors import RequestError
 from training import task as task_lib
 
 
@@ -13,7 +14,7 @@ def test_cross_entropy_against_numpy() -> None:
     task = task_lib.resolve(types.ModuleType("none"), "classification")
     log_sum = np.log(np.exp(logits).sum(axis=1))
     expected = log_sum - logits[np.arange(5), labels]
-    received = task.per_example_loss(labels, logits)
+    received = task.per_example_loss(tf.constant(labels), tf.constant(logits))
     np.testing.assert_allclose(received, expected, rtol=1e-6)
     assert [metric.name for metric in task.make_metrics()] == ["accuracy"]
 
@@ -25,7 +26,7 @@ def test_squared_error_against_numpy(shape) -> None:
     outputs = random.normal(size=(4, *(shape[1:] or (1,)))).astype(np.float32)
     task = task_lib.resolve(types.ModuleType("none"), "regression")
     expected = np.square(labels.reshape(outputs.shape) - outputs).mean(axis=1)
-    received = task.per_example_loss(labels, keras.ops.array(outputs))
+    received = task.per_example_loss(tf.constant(labels), tf.constant(outputs))
     np.testing.assert_allclose(received, expected, rtol=1e-6)
 
 
@@ -41,3 +42,22 @@ def test_a_models_own_come_first() -> None:
 def test_an_unknown_task_is_refused() -> None:
     with pytest.raises(ValueError, match="'ranking': must be one of"):
         task_lib.resolve(types.ModuleType("none"), "ranking")
+
+
+@pytest.mark.parametrize(
+    ("task", "labels", "outputs", "message"),
+    [
+        ("classification", tf.zeros([4, 1], tf.int32), [4, 3], "classes"),
+        ("classification", tf.zeros([4]), [4, 3], "float32"),
+        ("classification", tf.zeros([4, 3]), [4, 3], "classes"),
+        ("classification", tf.zeros([4], tf.int32), [4, 2, 3], "classes"),
+        ("regression", tf.zeros([4, 2]), [4, 3], "as many numbers"),
+        ("regression", tf.zeros([4, 3], tf.int32), [4, 3], "int32"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(
+    task, labels, outputs, message
+) -> None:
+    default = task_lib.resolve(types.ModuleType("none"), task)
+    with pytest.raises(RequestError, match=f"--dataset: .*{message}"):
+        default.per_example_loss(labels, tf.zeros(outputs))
