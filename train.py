@@ -48,7 +48,7 @@ def run(configs: command_line.Configs) -> dict[str, float]:
     """
     command_line.check(configs)
     preflight.check(configs.strategy, os.environ)
-    # Only now: what can be refused without TensorFlow was refused.
+    # Below the checks: what can be refused without TensorFlow, is.
     from data.pipeline import distribute
     from data.pipeline import prepare
     from training import announce
@@ -81,15 +81,10 @@ def run(configs: command_line.Configs) -> dict[str, float]:
     build = functools.partial(model.build, model_config, spec, info.num_outputs)
     with strategy.scope():
         state = state_lib.create(build(), config)
-    model_dir, previous = record.open_run(strategy, words)
-    evaluates = run_config.mode == "evaluate"
-    kept = state.evaluated_variables() if evaluates else state.variables()
-    checkpoint.restore(strategy, kept, model_dir)
-    state_lib.follow_flags(state, previous.get("config", {}), config)
-    step = int(state.step.numpy())
-    announce.start(strategy, model_dir, step, config.train_steps)
-
     batch_size = data_config.global_batch_size
+    train_loop = step_lib.make_train_loop(
+        strategy, state, task, batch_size, config, run_config.seed
+    )
     evaluate = loop.make_evaluate(
         step_lib.make_eval_loop(strategy, state.model, task),
         distribute.eval_dataset(strategy, dataset, data_config),
@@ -97,15 +92,21 @@ def run(configs: command_line.Configs) -> dict[str, float]:
         prepare.num_eval_steps(dataset, data_config),
         batch_size,
     )
+
+    # A request that is refused up to here leaves no folder behind.
+    model_dir, previous = record.open_run(strategy, words)
+    evaluates = run_config.mode == "evaluate"
+    kept = state.evaluated_variables() if evaluates else state.variables()
+    checkpoint.restore(strategy, kept, model_dir)
+    state_lib.follow_flags(state, previous.get("config", {}), config)
+    step = int(state.step.numpy())
+    announce.start(strategy, model_dir, step, config.train_steps)
     if evaluates:
         result = evaluate()
         announce.result(step, result)
         return result
 
     record.begin(strategy, model_dir, previous, words, state.model, step)
-    train_loop = step_lib.make_train_loop(
-        strategy, state, task, batch_size, config, run_config.seed
-    )
     train_data = distribute.train_dataset(
         strategy, dataset, data_config, seed=run_config.seed, step=step
     )

@@ -24,6 +24,7 @@ from training import TrainConfig
 from training import state as state_lib
 from training import step as step_lib
 from training import task as task_lib
+from training.inner_loop import Loop
 
 # Name → --model, --model_options, steps of one compiled loop.
 CONTESTS = {
@@ -71,7 +72,7 @@ def measure(name: str, seconds: float, pairs: int) -> dict[str, float]:
 
 
 def _rate(
-    loop: step_lib.Loop, iterator: object, steps: int, seconds: float
+    loop: Loop, iterator: object, steps: int, seconds: float
 ) -> Callable[[], float]:
     count = tf.constant(steps, tf.int64)
 

@@ -28,8 +28,8 @@ from training import guard
 from training import metrics_log
 from training import optimizer as optimizer_lib
 from training import workers
+from training.inner_loop import Loop
 from training.state import TrainState
-from training.step import Loop
 
 Logs = dict[str, float]
 

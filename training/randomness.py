@@ -32,6 +32,8 @@ def reseed(seeds: Sequence[keras.Variable], seed: int, step: tf.Tensor) -> None:
         seed: Seed of the run.
         step: Batches consumed before this step, int64 `[]`.
     """
+    if not seeds:
+        return
     context = tf.distribute.get_replica_context()
     fold_in = tf.random.experimental.stateless_fold_in
     key = fold_in(tf.constant([seed, 0], tf.int64), step)

@@ -6,12 +6,8 @@ replicas. A batch is `(features, labels, weights)`; a padded row has weight 0.
     each replica    gradients of its micro-batches, added up      forward.py
     all replicas    one sum of gradients and statistics           gradients.py
     each replica    unscale, check, clip, apply: equal everywhere
-
-Python loops in a compiled function are written with `tf.while_loop`, as
-AutoGraph is off: Keras's own `fit` runs layers without it too.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -23,15 +19,15 @@ from training import TrainConfig
 from training import average
 from training import forward
 from training import gradients as gradients_lib
+from training import inner_loop
 from training import randomness
 from training import statistics as statistics_lib
 from training.forward import Batch
 from training.gradients import Gradients
+from training.inner_loop import Loop
 from training.state import TrainState
 from training.task import Task
 
-# (iterator, number of steps as an int64 tensor) → results by name
-Loop = Callable[[Any, tf.Tensor], dict[str, tf.Tensor]]
 # batch → gradients of the global batch, and whether all are finite
 Compute = Callable[[Batch], tuple[Gradients, tf.Tensor]]
 
@@ -95,7 +91,7 @@ def make_train_loop(
             state.loss_scale.update(finite)
         state.step.assign_add(1)
 
-    return _make_loop(step, metrics)
+    return inner_loop.make(step, metrics)
 
 
 def make_eval_loop(
@@ -132,7 +128,7 @@ def make_eval_loop(
     def step(batch: Batch) -> None:
         strategy.run(replica_step, args=(batch,))
 
-    return _make_loop(step, [loss_metric, examples, *metrics])
+    return inner_loop.make(step, [loss_metric, examples, *metrics])
 
 
 def _make_compute(
@@ -182,46 +178,25 @@ def _make_compute(
         if config.global_clipnorm is not None:
             gradients = gradients_lib.clip(gradients, config.global_clipnorm)
         # A mean over replicas of R times its part is the sum of the parts.
-        # The loss of a skipped step counts only if it is a number.
-        counts = tf.logical_or(finite, tf.math.is_finite(loss))
-        loss = tf.where(counts, loss * replicas, tf.zeros_like(loss))
-        loss_metric.update_state(loss, tf.cast(counts, loss.dtype))
+        _note_loss(loss_metric, loss * replicas, finite, state)
         return gradients, finite
 
     return compute
 
 
-def _make_loop(
-    step: Callable[[Batch], None], metrics: list[keras.Metric]
-) -> Loop:
-    """Returns a compiled loop around `step` that reports `metrics`."""
-
-    @tf.function(autograph=False)
-    def loop(iterator: Any, num_steps: tf.Tensor) -> dict[str, tf.Tensor]:
-        def body(done: tf.Tensor) -> tuple[tf.Tensor]:
-            step(iterator.get_next())
-            return (done + 1,)
-
-        for metric in metrics:
-            metric.reset_state()
-        tf.while_loop(
-            lambda done: done < num_steps,
-            body,
-            (tf.zeros_like(num_steps),),
-            parallel_iterations=1,
-        )
-        return {metric.name: _result(metric) for metric in metrics}
-
-    return loop
-
-
-def _result(metric: keras.Metric) -> tf.Tensor:
-    """Returns the value of a metric; NaN, not 0, for a mean of nothing."""
-    result = metric.result()
-    if isinstance(metric, keras.metrics.Mean):
-        count = tf.convert_to_tensor(metric.count)
-        result = tf.where(count > 0, result, tf.cast(math.nan, result.dtype))
-    return result
+def _note_loss(
+    metric: keras.metrics.Mean,
+    loss: tf.Tensor,
+    finite: tf.Tensor,
+    state: TrainState,
+) -> None:
+    if state.loss_scale is None:
+        metric.update_state(loss)
+        return
+    # The loss of a skipped step counts only if it is a number.
+    counts = tf.logical_or(finite, tf.math.is_finite(loss))
+    loss = tf.where(counts, loss, tf.zeros_like(loss))
+    metric.update_state(loss, tf.cast(counts, loss.dtype))
 
 
 def _first(strategy: tf.distribute.Strategy, values: Any) -> tf.Tensor:

@@ -94,6 +94,7 @@ def test_a_wrong_request_is_refused_in_one_line(flags, message) -> None:
         (["--model=mlp", "--model_options=wdth=3"], "wdth"),
         (["--optimizer_options=mometum=1"], "mometum"),
         (["--strategy=tpu"], "tpu"),
+        (["--gradient_accumulation_steps=5"], "--gradient_accumulation_st"),
     ],
 )
 def test_what_only_tensorflow_can_tell_is_refused_too(

@@ -9,7 +9,7 @@ from model import ModelConfig
 from tests import processes
 from training import RunConfig
 from training import TrainConfig
-from training import step as step_lib
+from training import inner_loop
 
 # Prints the highest resident memory, in MB, up to step 200 and step 2,000.
 PROGRAM = """
@@ -64,13 +64,13 @@ def test_a_whole_run_is_traced_once(
 ) -> None:
     """Three epochs with evaluations, checkpoints and loops of four lengths."""
     loops = []
-    make_loop = step_lib._make_loop
+    make_loop = inner_loop.make
 
     def spy(*args):
         loops.append(make_loop(*args))
         return loops[-1]
 
-    monkeypatch.setattr(step_lib, "_make_loop", spy)
+    monkeypatch.setattr(inner_loop, "make", spy)
     strategy = train.command_line.StrategyConfig(
         strategy="mirrored" if replicas > 1 else "one_device",
         devices=tuple(f"cpu:{index}" for index in range(replicas)),
