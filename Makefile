@@ -19,8 +19,9 @@ $(READY): setup.cfg constraints.txt
 train: setup
 	$(RUN) train.py
 
+# Two processes, as the machine to be fast on has two cores.
 test: setup
-	$(RUN) -m pytest -m 'not slow'
+	$(RUN) -m pytest -m 'not slow' -n 2 --dist loadfile
 
 test-slow: setup
 	$(RUN) -m pytest -m slow

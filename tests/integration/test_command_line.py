@@ -40,6 +40,7 @@ def test_trains_evaluates_and_says_what_to_do_next(tmp_path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {
         "run.json",
         "metrics.jsonl",
+        "best",
         "checkpoints",
         "summaries",
         "export",

@@ -67,7 +67,7 @@ with strategy.scope():
     model = keras.Model(inputs, dense(inputs))
     state = state_lib.create(model, TrainConfig(learning_rate=0.1))
 task = task_lib.resolve(types.ModuleType("none"), "regression")
-loop = step_lib.make_train_loop(strategy, state, task, 8)
+loop = step_lib.make_train_loop(strategy, state, task, 8, TrainConfig())
 one = tf.constant(1, tf.int64)
 losses = [float(loop(iterator, one)["loss"]) for _ in range(4)]
 evaluate = step_lib.make_eval_loop(strategy, model, task)
