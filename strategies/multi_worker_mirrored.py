@@ -7,6 +7,7 @@ and all must use equally many. On CPUs a process has one replica: more on one
 machine are more processes, not logical devices.
 """
 
+import functools
 import os
 
 import tensorflow as tf
@@ -40,5 +41,12 @@ def create(config: StrategyConfig) -> tf.distribute.Strategy:
         )
     _devices.configure(config)
     _devices.show_named_gpus(config)
+    return _join(cluster)
+
+
+# A second one would start the collectives of this process again, while
+# another worker may be in the midst of one (a crash in one of three runs).
+@functools.cache
+def _join(cluster: tf_config.Cluster) -> tf.distribute.Strategy:
     rendezvous.meet(cluster)
     return tf.distribute.MultiWorkerMirroredStrategy()

@@ -167,8 +167,9 @@ def _make_compute(
         gradients, loss = accumulate(batch)
         after = [tf.identity(variable.value) for variable in statistics]
         count = len(gradients)
-        summed = gradients_lib.sum_over_replicas([*gradients, *after])
-        gradients, after = summed[:count], summed[count:]
+        # The loss goes along: whether it is a number is asked of the whole.
+        summed = gradients_lib.sum_over_replicas([*gradients, *after, loss])
+        gradients, after, loss = summed[:count], summed[count:-1], summed[-1]
         finite = tf.constant(True)
         if state.loss_scale:
             gradients = state.loss_scale.unscale(gradients)
@@ -177,8 +178,7 @@ def _make_compute(
             variable.assign(tf.where(finite, new / replicas, old))
         if config.global_clipnorm is not None:
             gradients = gradients_lib.clip(gradients, config.global_clipnorm)
-        # A mean over replicas of R times its part is the sum of the parts.
-        _note_loss(loss_metric, loss * replicas, finite, state)
+        _note_loss(loss_metric, loss, finite, state)
         return gradients, finite
 
     return compute
