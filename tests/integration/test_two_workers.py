@@ -197,3 +197,22 @@ def test_workers_with_other_flags_are_refused_together(tmp_path) -> None:
     assert "--seed: this worker has 1, the chief has 0" in done[1].stderr
     for worker in done:
         assert "Traceback" not in worker.stderr
+
+
+def test_both_stop_early_at_the_same_step(tmp_path) -> None:
+    """At rate 0 the first evaluation is the best: the third is the last."""
+    done = processes.run_workers(
+        2,
+        "--strategy=multi_worker_mirrored",
+        "--model=mlp",
+        "--learning_rate=0",
+        "--eval_every_steps=2",
+        "--early_stopping=accuracy:patience=2",
+        f"--model_dir={tmp_path}",
+    )
+    for worker in done:
+        assert worker.returncode == 0, worker.stderr
+        assert "Evaluation at step 6: " in worker.stdout
+    best = json.loads((tmp_path / "best" / "best.json").read_text())
+    assert best["step"] == 2
+    assert best["metric"] == "accuracy"

@@ -61,6 +61,6 @@ def test_refuses(flag, message) -> None:
 
 
 def test_an_unknown_metric_is_refused() -> None:
-    stopping = stopping_lib.create("acuracy")
-    with pytest.raises(RequestError, match=r"acuracy.*accuracy, loss"):
+    stopping = stopping_lib.create("recall")
+    with pytest.raises(RequestError, match=r"recall.*accuracy, loss"):
         stopping.update({"loss": 1.0, "accuracy": 0.5})
