@@ -6,8 +6,8 @@ r"""Trains a Keras model on whatever devices there are.
                 "task": {"type": "worker", "index": 0}}' \
         python train.py --strategy=multi_worker_mirrored --model_dir=runs/two
 
-Exit codes: 0 done; 1 the run failed; 2 the request was wrong; 42 interrupted,
-the same command continues it.
+Exit codes: 0 done; 1 the run failed; 2 the request was wrong; 42 interrupted
+and resumable.
 """
 
 import functools
@@ -35,7 +35,10 @@ def main(argv: Sequence[str]) -> None:
         print(f"train.py: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
-        print("train.py: interrupted; the same command continues it.")
+        print(
+            "train.py: interrupted; the same flags with the --model_dir named "
+            "above go on from its newest checkpoint."
+        )
         sys.exit(42)
 
 
@@ -75,8 +78,9 @@ def run(configs: command_line.Configs) -> dict[str, float]:
     workers.check_same_config(strategy, words)
     distribute.check(strategy, data_config)
 
-    info = dataset.info(data_config)
-    spec = prepare.element_spec(dataset, data_config)
+    with workers.together(strategy):
+        info = dataset.info(data_config)
+        spec = prepare.element_spec(dataset, data_config)
     task = task_lib.resolve(model, info.task)
     build = functools.partial(model.build, model_config, spec, info.num_outputs)
     with strategy.scope():
@@ -93,12 +97,14 @@ def run(configs: command_line.Configs) -> dict[str, float]:
         batch_size,
     )
 
+    metrics = ["loss", *(metric.name for metric in task.make_metrics())]
+    state.stopping.check(metrics)
     # A request that is refused up to here leaves no folder behind.
-    model_dir, previous = record.open_run(strategy, words)
+    model_dir = record.open_run(strategy, words)
     evaluates = run_config.mode == "evaluate"
     kept = state.evaluated_variables() if evaluates else state.variables()
     checkpoint.restore(strategy, kept, model_dir)
-    state_lib.follow_flags(state, previous.get("config", {}), config)
+    state_lib.follow_flags(state, config)
     step = int(state.step.numpy())
     announce.start(strategy, model_dir, step, config.train_steps)
     if evaluates:
@@ -106,10 +112,11 @@ def run(configs: command_line.Configs) -> dict[str, float]:
         announce.result(step, result)
         return result
 
-    record.begin(strategy, model_dir, previous, words, state.model, step)
-    train_data = distribute.train_dataset(
-        strategy, dataset, data_config, seed=run_config.seed, step=step
-    )
+    record.begin(strategy, model_dir, words, state.model, step)
+    with workers.together(strategy):
+        train_data = distribute.train_dataset(
+            strategy, dataset, data_config, seed=run_config.seed, step=step
+        )
     train = loop.make_train(train_loop, iter(train_data), state, batch_size)
     context = callbacks_lib.Context(
         state, model_dir, workers.is_chief(strategy), step, config.train_steps

@@ -2,7 +2,7 @@
 
 Each module but `registry` and `command_line` holds one group of flags:
 
-    <FLAG> = flags.DEFINE_…          module-level, typed holders
+    flags.DEFINE_…                    one for each field, at module level
     <group>_config() -> <Group>Config
 
 A flag's name is the name of a field of the group's dataclass, and its default

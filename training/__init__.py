@@ -3,15 +3,20 @@
 `training` receives strategy, datasets and model as TensorFlow's and Keras's
 own types and imports none of the packages that made them.
 
-    state       what a checkpoint holds
-    step        one replica's training and evaluation step
-    loop        inner compiled loop, outer Python loop
-    task        default loss and metrics
-    optimizer   optimizer and learning rate schedule
-    workers     what several processes must agree on
-    checkpoint  save, restore or refuse
-    record      run.json and metrics.jsonl
-    export      the trained model for others
+    state        what a checkpoint holds; with average, loss_scale, stopping
+    task         default loss and metrics
+    optimizer    optimizer and learning rate schedule
+    step         one replica's step; with forward, gradients, statistics,
+                 randomness
+    inner_loop   many steps in one compiled call
+    loop         the outer loop in Python; with guard
+    predict      outputs for a whole dataset, in its order
+    checkpoint   save, restore or refuse
+    record       run.json; metrics_log: metrics.jsonl; files
+    export       the trained model for others
+    workers      what several processes must agree on
+    runtime      settings that hold for the whole process
+    announce     what a run says of itself
     callbacks/  what is shown or reported between inner loops; a public module
                 there is a callback and provides
                 `make(context: Context) -> keras.callbacks.Callback`
@@ -123,6 +128,11 @@ class TrainConfig:
         if self.ema_momentum is not None and not 0 <= self.ema_momentum < 1:
             raise RequestError(
                 f"--ema_momentum={self.ema_momentum}: must be in [0, 1)."
+            )
+        if self.early_stopping and not self.eval_every_steps:
+            raise RequestError(
+                f"--early_stopping={self.early_stopping}: needs "
+                "--eval_every_steps above 0, the evaluations it watches."
             )
         _check_choice("export", self.export, EXPORTS)
         if "." not in self.optimizer:

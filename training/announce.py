@@ -3,7 +3,9 @@
 import os
 import shlex
 import sys
+from collections.abc import Container
 from collections.abc import Mapping
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -59,9 +61,11 @@ def next_commands(
         return
     python = _python()
     changed = {"model_dir": model_dir}
-    if not config.learning_rate_schedule.startswith("cosine"):
+    # A run that has ended early, or with its schedule, has no more to train.
+    endless = not config.learning_rate_schedule.startswith("cosine")
+    if endless and not config.early_stopping:
         changed["train_steps"] = str(2 * config.train_steps)
-    words = [word for word in sys.argv[1:] if _name(word) not in changed]
+    words = _without(changed, sys.argv[1:])
     words += [f"--{name}={value}" for name, value in changed.items()]
     lines = {
         "Look at it": f"{python} -m tensorboard.main --logdir {model_dir}",
@@ -83,6 +87,13 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def _name(word: str) -> str:
-    """Returns the name of the flag in `--name=value`."""
-    return word.lstrip("-").partition("=")[0]
+def _without(names: Container[str], words: Sequence[str]) -> list[str]:
+    """Removes flags, written `--name=value` or `--name value`."""
+    kept, follows = [], False
+    for word in words:
+        name, equals, _ = word.lstrip("-").partition("=")
+        removed = word.startswith("-") and name in names
+        if not removed and not follows:
+            kept.append(word)
+        follows = removed and not equals
+    return kept

@@ -66,10 +66,8 @@ def save(
         return
     tf.io.gfile.makedirs(tf.io.gfile.join(model_dir, folder))
     tf.train.Checkpoint(**variables).write(_path(model_dir, folder, step))
-    for old in list_steps(model_dir, folder)[:-keep]:
-        # The index first, so that half a checkpoint is never listed.
-        for part in (".index", ".data-00000-of-00001"):
-            tf.io.gfile.remove(_path(model_dir, folder, old) + part)
+    if folder == NEWEST:
+        _remove(model_dir, folder, list_steps(model_dir)[:-keep])
 
 
 def save_best(
@@ -91,6 +89,10 @@ def save_best(
     if workers.is_chief(strategy):
         path = tf.io.gfile.join(model_dir, BEST, "best.json")
         files.write(path, json.dumps(best) + "\n")
+        # Not the highest step stays but this one: a run that was killed may
+        # have left a best of steps that are run again.
+        others = set(list_steps(model_dir, BEST)) - {best["step"]}
+        _remove(model_dir, BEST, others)
 
 
 def restore(
@@ -120,6 +122,12 @@ def restore(
             values = _read(_path(model_dir, NEWEST, steps[-1]), variables)
         except RequestError as refusal:
             error = refusal
+        except tf.errors.OpError as damage:
+            error = RequestError(
+                f"--model_dir: {_path(model_dir, NEWEST, steps[-1])} cannot "
+                f"be read ({damage.message}); remove it to go on from the one "
+                "before."
+            )
     workers.raise_together(strategy, error)
     if not workers.total(strategy, len(values)):
         return
@@ -130,6 +138,13 @@ def restore(
     received = workers.broadcast_values(strategy, specs, values)
     for name, variable in variables.items():
         variable.assign(received[name])
+
+
+def _remove(model_dir: str, folder: str, steps: Iterable[int]) -> None:
+    for step in steps:
+        # The index first, so that half a checkpoint is never listed.
+        for part in (".index", ".data-00000-of-00001"):
+            tf.io.gfile.remove(_path(model_dir, folder, step) + part)
 
 
 def _path(model_dir: str, folder: str, step: int) -> str:

@@ -3,9 +3,9 @@
 At a boundary the order is always the same, and written here only:
 
     1. evaluate, if it is due
-    2. stop on a loss that is not finite; stop if a callback asked for it
+    2. stop on a loss that is not finite; keep the best apart; early stopping
     3. write a checkpoint, if it is due
-    4. callbacks
+    4. callbacks; if one asks to stop, what is missing of 1 to 4 is made up
 
 Inner loops end at multiples of `steps_per_loop` and wherever an evaluation or
 a checkpoint is due. The last step is always evaluated and kept.
@@ -77,7 +77,9 @@ def make_evaluate(
     def evaluate() -> Logs:
         weights = state.model.trainable_variables
         with average.swapped_in(state.averages, weights):
-            return _timed(loop, iter(dataset), num_steps, global_batch_size)
+            logs = _timed(loop, iter(dataset), num_steps, global_batch_size)
+        logs["learning_rate"] = optimizer_lib.learning_rate(state.optimizer)
+        return logs | {"examples": int(logs["examples"])}
 
     return evaluate
 
@@ -113,15 +115,9 @@ def run(
     if step >= config.train_steps or state.stopping.is_over():
         return evaluate()
 
-    def evaluate_and_record() -> Logs:
-        evaluation = evaluate()
-        _record(strategy, model_dir, step, "eval", evaluation)
-        return evaluation
-
-    def save() -> None:
-        keep = config.checkpoints_to_keep
-        checkpoint.save(strategy, state.variables(), model_dir, step, keep)
-
+    evaluate_at, save_at = _make_keepers(
+        strategy, state, evaluate, config, model_dir
+    )
     state.model.stop_training = False
     hooks = keras.callbacks.CallbackList(list(callbacks), model=state.model)
     hooks.on_train_begin()
@@ -133,28 +129,54 @@ def run(
         logs = train(step - first)
         _record(strategy, model_dir, step, "train", logs)
         last = step == config.train_steps
-        evaluation = None
+        evaluation: Logs = {}
         if last or _is_due(step, config.eval_every_steps):
-            evaluation = evaluate_and_record()
-        guard.check(state, logs, evaluation or {}, first, step)
-        if evaluation and state.stopping.update(evaluation):
-            name = state.stopping.name(evaluation)
-            best = {"step": step, "metric": name, "value": evaluation[name]}
-            checkpoint.save_best(strategy, state.variables(), model_dir, best)
+            evaluation = evaluate_at(first, step, logs)
+        else:
+            guard.check(state, logs, {}, first, step)
         last = last or state.stopping.is_over()
         saved = last or _is_due(step, config.checkpoint_every_steps)
         if saved:
-            save()
-        epoch += _call_hooks(hooks, step, epoch, logs, evaluation)
+            save_at(step)
+        hooks.on_train_batch_end(step, dict(logs))
+        epoch += _end_epoch(hooks, epoch, logs, evaluation)
         # Any worker may ask; all must stop at the same step.
         asked = workers.total(strategy, int(state.model.stop_training))
         if asked and not last:
             last = True
-            evaluation = evaluation or evaluate_and_record()
+            if not evaluation:
+                evaluation = evaluate_at(first, step, logs)
+                epoch += _end_epoch(hooks, epoch, logs, evaluation)
             if not saved:
-                save()
+                save_at(step)
     hooks.on_train_end(logs)
-    return evaluation or {}
+    return evaluation
+
+
+def _make_keepers(
+    strategy: tf.distribute.Strategy,
+    state: TrainState,
+    evaluate: Callable[[], Logs],
+    config: TrainConfig,
+    model_dir: str,
+) -> tuple[Callable[[int, int, Logs], Logs], Callable[[int], None]]:
+    """Returns what evaluates and judges at a step, and what saves at one."""
+
+    def evaluate_at(first: int, step: int, logs: Logs) -> Logs:
+        evaluation = evaluate()
+        _record(strategy, model_dir, step, "eval", evaluation)
+        guard.check(state, logs, evaluation, first, step)
+        if state.stopping.update(evaluation):
+            name = state.stopping.name(evaluation)
+            best = {"step": step, "metric": name, "value": evaluation[name]}
+            checkpoint.save_best(strategy, state.variables(), model_dir, best)
+        return evaluation
+
+    def save_at(step: int) -> None:
+        keep = config.checkpoints_to_keep
+        checkpoint.save(strategy, state.variables(), model_dir, step, keep)
+
+    return evaluate_at, save_at
 
 
 def steps_to_boundary(step: int, config: TrainConfig) -> int:
@@ -198,16 +220,14 @@ def _is_due(step: int, every: int) -> bool:
     return every > 0 and step % every == 0
 
 
-def _call_hooks(
+def _end_epoch(
     hooks: keras.callbacks.CallbackList,
-    step: int,
     epoch: int,
     logs: Logs,
-    evaluation: Logs | None,
+    evaluation: Logs,
 ) -> bool:
-    """Calls what is due; returns whether an epoch has ended."""
-    hooks.on_train_batch_end(step, dict(logs))
-    if evaluation is None:
+    """Tells of an evaluation, which ends an epoch; returns whether it did."""
+    if not evaluation:
         return False
     hooks.on_test_begin()
     hooks.on_test_end(dict(evaluation))

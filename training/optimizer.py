@@ -185,8 +185,8 @@ def _find_class(name: str) -> type[keras.Optimizer]:
         return _BUILT_IN[name]
     path, _, attribute = name.rpartition(".")
     try:
-        found = getattr(importlib.import_module(path), attribute, None)
-    except ModuleNotFoundError:
+        found = getattr(importlib.import_module(path or "."), attribute, None)
+    except (ModuleNotFoundError, TypeError):
         found = None
     if inspect.isclass(found) and issubclass(found, keras.Optimizer):
         return found

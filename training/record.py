@@ -40,23 +40,21 @@ _FIXED = (
     "learning_rate_schedule",
     "global_clipnorm",
     "ema_momentum",
+    "early_stopping",
 )
 # What decides how a checkpoint is read.
 _EVALUATED = ("model", "model_options", "ema_momentum")
 
 
-def open_run(
-    strategy: tf.distribute.Strategy, config: Config
-) -> tuple[str, dict[str, Any]]:
-    """Finds out, on every worker, what there is to continue.
+def open_run(strategy: tf.distribute.Strategy, config: Config) -> str:
+    """Opens the folder of the run; checks what there is to continue.
 
     Args:
         strategy: All its workers must call this; the chief reads.
         config: Group → flag → value of this start.
 
     Returns:
-        The folder of the run, made if none was asked for, and the content of
-        the `run.json` of the run to continue; empty if this is a new run.
+        The folder of the run, made if none was asked for.
 
     Raises:
         RequestError: on every worker, if this start would continue a run as
@@ -64,9 +62,10 @@ def open_run(
     """
     run, data, model = config["run"], config["data"], config["model"]
     model_dir, text = run["model_dir"], ""
-    if workers.is_chief(strategy) and model_dir:
-        text = _read_if_continued(model_dir)
-    elif not model_dir:
+    with workers.together(strategy):
+        if workers.is_chief(strategy) and model_dir:
+            text = _read_if_continued(model_dir)
+    if not model_dir:
         model_dir = _create_model_dir(f"{model['model']}-{data['dataset']}")
     text = workers.broadcast(strategy, text.encode()).decode()
     if run["mode"] == "evaluate" and not text:
@@ -74,17 +73,15 @@ def open_run(
             f"--model_dir={model_dir}: there is no checkpoint to evaluate; "
             "give the folder of a run that has written one."
         )
-    previous = _parse(text, model_dir) if text else {}
-    if previous:
+    if text:
         fixed = _EVALUATED if run["mode"] == "evaluate" else _FIXED
-        _check_same(previous["config"], config, fixed)
-    return model_dir, previous
+        _check_same(_parse(text, model_dir)["config"], config, fixed)
+    return model_dir
 
 
 def begin(
     strategy: tf.distribute.Strategy,
     model_dir: str,
-    previous: Mapping[str, Any],
     config: Config,
     model: keras.Model,
     step: int,
@@ -94,7 +91,6 @@ def begin(
     Args:
         strategy: Where it runs; its chief writes.
         model_dir: Folder of the run.
-        previous: As `open_run` returned it.
         config: Group → flag → value.
         model: What is trained.
         step: The step this start continues from.
@@ -125,7 +121,7 @@ def begin(
         # Where each worker reads its own files, their number sets the order.
         "order_depends_on_workers": config["data"]["shard_by"] == "files",
         "parameters": model.count_params(),
-        "starts": [*previous.get("starts", []), start],
+        "starts": [*_read_starts(model_dir), start],
     }
     path = tf.io.gfile.join(model_dir, "run.json")
     files.write(path, json.dumps(content, indent=2) + "\n")
@@ -150,19 +146,34 @@ def _create_model_dir(name: str) -> str:
 def _read_if_continued(model_dir: str) -> str:
     """Returns the text of run.json; empty if there is no checkpoint."""
     path = tf.io.gfile.join(model_dir, "run.json")
-    if not checkpoint.list_steps(model_dir) or not tf.io.gfile.exists(path):
+    if not checkpoint.list_steps(model_dir):
         return ""
+    if not tf.io.gfile.exists(path):
+        raise RequestError(
+            f"--model_dir={model_dir}: there are checkpoints but no run.json "
+            "that says what made them; choose another folder."
+        )
     with tf.io.gfile.GFile(path) as file:
         return file.read()
 
 
+def _read_starts(model_dir: str) -> list[Any]:
+    """Returns the starts before, those without a checkpoint included."""
+    path = tf.io.gfile.join(model_dir, "run.json")
+    if not tf.io.gfile.exists(path):
+        return []
+    with tf.io.gfile.GFile(path) as file:
+        return _parse(file.read(), model_dir)["starts"]
+
+
 def _parse(text: str, model_dir: str) -> dict[str, Any]:
     try:
-        return json.loads(text)
-    except ValueError as error:
+        content = json.loads(text)
+        return {"config": content["config"], "starts": content["starts"]}
+    except (ValueError, LookupError, TypeError) as error:
         raise RequestError(
-            f"--model_dir={model_dir}: its run.json is not JSON ({error}); "
-            "mend it or choose another folder."
+            f"--model_dir={model_dir}: its run.json is none of ours "
+            f"({error!r}); mend it or choose another folder."
         ) from error
 
 

@@ -1,8 +1,6 @@
 """All that a checkpoint holds."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -31,18 +29,22 @@ class TrainState:
     """Present if the model computes in float16."""
     stopping: stopping_lib.Stopping
     """The best evaluation so far."""
+    asked_rate: tf.Variable
+    """float64 `[]`, the learning rate of the flags, which a callback may have
+    changed since."""
 
     def variables(self) -> dict[str, tf.Variable]:
         """Returns every variable under a name that says what it is.
 
         Raises:
-            ValueError: if two variables have the same name.
+            RequestError: if two variables have the same name.
         """
         return {
             **self.evaluated_variables(),
             **_named("optimizer", self.optimizer.variables),
             **(self.loss_scale.variables() if self.loss_scale else {}),
             **self.stopping.variables(),
+            "asked_rate": self.asked_rate,
         }
 
     def evaluated_variables(self) -> dict[str, tf.Variable]:
@@ -70,7 +72,7 @@ def create(model: keras.Model, config: TrainConfig) -> TrainState:
 
     Raises:
         RequestError: if the model is not built, was built outside the scope,
-            or has nothing to train.
+            has nothing to train, or two variables of the same name.
     """
     _check_model(model)
     step = tf.Variable(
@@ -87,19 +89,21 @@ def create(model: keras.Model, config: TrainConfig) -> TrainState:
     weights = model.trainable_variables
     averaged = config.ema_momentum is not None
     halved = keras.config.dtype_policy().compute_dtype == "float16"
-    return TrainState(
+    asked_rate = optimizer_lib.peak_learning_rate(config)
+    state = TrainState(
         model,
         optimizer,
         step,
         average.create(weights) if averaged else [],
         loss_scale_lib.create() if halved else None,
         stopping_lib.create(config.early_stopping),
+        tf.Variable(asked_rate, dtype=tf.float64, trainable=False),
     )
+    state.variables()  # refuses equal names while nothing is lost
+    return state
 
 
-def follow_flags(
-    state: TrainState, previous: Mapping[str, Any], config: TrainConfig
-) -> None:
+def follow_flags(state: TrainState, config: TrainConfig) -> None:
     """Gives a continued run a new learning rate, if its flag has changed.
 
     Otherwise it keeps the one of the checkpoint, which a callback may have
@@ -107,14 +111,13 @@ def follow_flags(
 
     Args:
         state: As restored.
-        previous: Group → flag → value at the last start; empty for a new run.
         config: Now.
     """
+    asked = optimizer_lib.peak_learning_rate(config)
     constant = config.learning_rate_schedule == "constant"
-    before = previous.get("train", {}).get("learning_rate")
-    if previous and constant and before != config.learning_rate:
-        rate = optimizer_lib.peak_learning_rate(config)
-        state.optimizer.learning_rate = rate
+    if constant and float(state.asked_rate.numpy()) != asked:
+        state.optimizer.learning_rate = asked
+    state.asked_rate.assign(asked)
 
 
 def _check_model(model: keras.Model) -> None:
@@ -145,9 +148,9 @@ def _named(
     for variable in variables:
         name = f"{prefix}/{variable.path}"
         if name in named:
-            raise ValueError(
-                f"two variables are called {variable.path!r}; checkpoints go "
-                "by name: give the layers names of their own."
+            raise RequestError(
+                f"--model: two variables are called {variable.path!r}; "
+                "checkpoints go by name: give the layers names of their own."
             )
         named[name] = variable.value
     return named

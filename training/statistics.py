@@ -2,8 +2,9 @@
 
 Each replica changes its own copy by what it sees. After every step the copies
 are replaced by their mean, so that evaluation and checkpoints do not depend on
-which replica is read. A layer that synchronizes by itself (`synchronized=True`
-of Keras's batch normalization) has equal copies already and is left alone.
+which replica is read. Those of a layer that synchronizes by itself
+(`synchronized=True` of Keras's batch normalization) are equal already; they
+are among them so that a skipped step can take them back.
 """
 
 from collections.abc import Iterator
@@ -20,7 +21,6 @@ def statistics_of(model: keras.Model) -> list[keras.Variable]:
     return [
         variable
         for layer in _layers(model)
-        if not getattr(layer, "synchronized", False)
         for variable in layer._non_trainable_variables
         if tf.as_dtype(variable.dtype).is_floating
     ]

@@ -6,6 +6,7 @@ cluster, the same on every worker, so all decide alike.
 """
 
 import dataclasses
+from collections.abc import Iterable
 from collections.abc import Mapping
 
 import tensorflow as tf
@@ -24,8 +25,13 @@ class StoppingOptions:
 
     patience: int = 5
     """Evaluations without a better value before the run ends. Positive."""
+    mode: str = "auto"
+    """`min` or `max` of the metric is better; `auto`: min for names with
+    `loss` or `error` in them."""
 
     def __post_init__(self) -> None:
+        if self.mode not in ("auto", "min", "max"):
+            raise ValueError(f"mode={self.mode}: must be auto, min or max.")
         if self.patience < 1:
             raise ValueError(f"patience={self.patience}: must be 1 or more.")
 
@@ -38,6 +44,8 @@ class Stopping:
     """Name of an evaluation metric; empty: `accuracy`, or else `loss`."""
     patience: int
     """Evaluations to wait; 0: for ever."""
+    mode: str
+    """As in `StoppingOptions`."""
     best: tf.Variable
     """float64 `[]`, the best value."""
     stale: tf.Variable
@@ -51,26 +59,34 @@ class Stopping:
         """Returns whether the patience is used up."""
         return 0 < self.patience <= int(self.stale.numpy())
 
-    def name(self, evaluation: Mapping[str, float]) -> str:
-        """Returns the name of the metric that is watched.
+    def check(self, names: Iterable[str]) -> None:
+        """Refuses a metric that an evaluation will not have.
+
+        Args:
+            names: Of the metrics; not of what a worker's own clock measures,
+                by which the workers would decide differently.
 
         Raises:
-            RequestError: if the evaluation does not have it.
+            RequestError: naming those there are.
         """
-        default = "accuracy" if "accuracy" in evaluation else "loss"
-        name = self.metric or default
-        if name not in evaluation:
+        names = sorted(names)
+        if self.metric and self.metric not in names:
             raise RequestError(
-                f"--{_FLAG}={name}: the evaluation has "
-                f"{', '.join(sorted(evaluation))}; name one of them."
+                f"--{_FLAG}={self.metric}: must be one of {', '.join(names)}."
             )
-        return name
+
+    def name(self, evaluation: Mapping[str, float]) -> str:
+        """Returns the name of the metric that is watched."""
+        default = "accuracy" if "accuracy" in evaluation else "loss"
+        return self.metric or default
 
     def update(self, evaluation: Mapping[str, float]) -> bool:
         """Notes an evaluation; returns whether it is the best so far."""
         name = self.name(evaluation)
         value, best = evaluation[name], float(self.best.numpy())
         less = any(word in name for word in _LESS_IS_BETTER)
+        if self.mode != "auto":
+            less = self.mode == "min"
         better = value < best if less else value > best
         if better or int(self.stale.numpy()) < 0:
             self.best.assign(value)
@@ -95,4 +111,5 @@ def create(early_stopping: str) -> Stopping:
     )
     best = tf.Variable(0.0, dtype=tf.float64, trainable=False)
     stale = tf.Variable(-1, dtype=tf.int64, trainable=False)
-    return Stopping(metric, options.patience if metric else 0, best, stale)
+    patience = options.patience if metric else 0
+    return Stopping(metric, patience, options.mode, best, stale)

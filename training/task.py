@@ -3,6 +3,7 @@
 `B` batch, `C` classes, `K` values of a regression target.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from types import ModuleType
@@ -20,7 +21,8 @@ class Task(NamedTuple):
     per_example_loss: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
     """(labels, outputs `[B, …]`) → loss of each example, `[B]`."""
     make_metrics: Callable[[], list[keras.Metric]]
-    """Metrics, updated with (labels, outputs, sample_weight `[B]`)."""
+    """Metrics, updated with (labels, outputs, sample_weight `[B]`). Call it
+    in the strategy's scope."""
 
 
 def resolve(model_module: ModuleType, task: str) -> Task:
@@ -40,14 +42,17 @@ def resolve(model_module: ModuleType, task: str) -> Task:
     default = _DEFAULTS[task]
     return Task(
         getattr(model_module, "per_example_loss", default.per_example_loss),
-        getattr(model_module, "make_metrics", default.make_metrics),
+        # Once for both loops: Keras would number the names of a second set.
+        functools.cache(
+            getattr(model_module, "make_metrics", default.make_metrics)
+        ),
     )
 
 
 def _cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     """Returns the loss `[B]` of integer labels `[B]` and logits `[B, C]`."""
     fits = labels.dtype.is_integer and labels.shape.rank == 1
-    _check(fits and logits.shape.rank == 2, "classes [B] as integers", labels)
+    _check(fits and len(logits.shape) == 2, "classes [B] as integers", labels)
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
 
 

@@ -7,7 +7,10 @@ worker takes part. With one worker they return at once.
 """
 
 import collections
+import contextlib
+import functools
 import json
+from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
@@ -90,16 +93,39 @@ def broadcast_values(
 def raise_together(
     strategy: tf.distribute.Strategy, error: RequestError | None
 ) -> None:
-    """Raises the chief's `error` on every worker, or returns on every one.
+    """Raises an error on every worker if one has one.
 
     A worker that gave up alone would leave the others waiting for it.
 
+    Args:
+        strategy: All its workers must call this.
+        error: What this worker refuses, if anything.
+
     Raises:
-        RequestError: the chief's.
+        RequestError: this worker's own, or that another one has refused.
     """
-    message = broadcast(strategy, str(error or "").encode()).decode()
-    if message:
-        raise RequestError(message)
+    refused = total(strategy, int(error is not None))
+    if error:
+        raise error
+    if refused:
+        raise RequestError("another worker has refused to go on: see there.")
+
+
+@contextlib.contextmanager
+def together(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Turns a refusal inside into one of every worker.
+
+    What is inside must not communicate.
+
+    Raises:
+        RequestError: as `raise_together`.
+    """
+    error = None
+    try:
+        yield
+    except RequestError as refusal:
+        error = refusal
+    raise_together(strategy, error)
 
 
 def check_same_config(
@@ -137,14 +163,22 @@ def check_same_config(
 
 def _sum(strategy: tf.distribute.Strategy, words: np.ndarray) -> np.ndarray:
     """Sums int64 `[W]` over workers, counting each once."""
+    result = strategy.run(_make_share(strategy), args=(tf.constant(words),))
+    return strategy.experimental_local_results(result)[0].numpy()
+
+
+# Once for each strategy: another function would be traced anew at each call.
+@functools.cache
+def _make_share(strategy: tf.distribute.Strategy) -> Any:
     local = len(strategy.extended.worker_devices)
 
-    @tf.function(autograph=False, reduce_retracing=True)
+    @tf.function(
+        autograph=False, input_signature=[tf.TensorSpec([None], tf.int64)]
+    )
     def share(words: tf.Tensor) -> tf.Tensor:
         context = tf.distribute.get_replica_context()
         first = context.replica_id_in_sync_group % local == 0
         words = tf.where(first, words, tf.zeros_like(words))
         return context.all_reduce(tf.distribute.ReduceOp.SUM, words)
 
-    result = strategy.run(share, args=(tf.constant(words),))
-    return strategy.experimental_local_results(result)[0].numpy()
+    return share

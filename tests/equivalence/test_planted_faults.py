@@ -139,7 +139,7 @@ FAULTS: dict[str, tuple[Plant, Callable[..., None], dict[str, object]]] = {
     "overflow looked for on one replica": (
         _look_for_overflow_on_the_first_replica,
         test_step.test_an_overflow_anywhere_skips_the_step_everywhere,
-        {"replicas": REPLICAS},
+        {"replicas": REPLICAS, "synchronized": False},
     ),
     "evaluation as a mean of batch means": (
         _average_batch_means,

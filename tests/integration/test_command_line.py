@@ -53,12 +53,13 @@ def test_trains_evaluates_and_says_what_to_do_next(tmp_path) -> None:
         "split",
         "loss",
         "accuracy",
+        "learning_rate",
         "steps_per_sec",
         "examples_per_sec",
     }
     for line in parsed:
-        extra = "learning_rate" if line["split"] == "train" else "examples"
-        assert set(line) == common | {extra}
+        extra = {"examples"} if line["split"] == "eval" else set()
+        assert set(line) == common | extra
     assert parsed[-1]["examples"] == 359
 
 
@@ -95,6 +96,7 @@ def test_a_wrong_request_is_refused_in_one_line(flags, message) -> None:
         (["--model=mlp", "--model_options=wdth=3"], "wdth"),
         (["--optimizer_options=mometum=1"], "mometum"),
         (["--strategy=tpu"], "tpu"),
+        (["--early_stopping=examples_per_sec"], "accuracy, loss"),
         (["--gradient_accumulation_steps=5"], "--gradient_accumulation_st"),
     ],
 )

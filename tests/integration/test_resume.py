@@ -80,7 +80,7 @@ def test_an_interrupted_run_says_so_and_can_go_on(tmp_path) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=processes.DEADLINE_SECS)
     assert process.returncode == 42, err
-    assert "interrupted; the same command continues it" in out
+    assert "interrupted; the same flags with the --model_dir" in out
     assert "Traceback" not in err
     done = processes.run(*flags)
     assert "Continuing at step " in done.stdout

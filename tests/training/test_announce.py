@@ -42,7 +42,7 @@ def test_result_leaves_out_the_speed(capsys) -> None:
 
 
 def test_commands_to_go_on(strategy_of, capsys, monkeypatch) -> None:
-    words = ["train.py", "--model=a b", "--train_steps=9", "--model_dir=x"]
+    words = "train.py|--model=a b|--train_steps=9|--model_dir|x".split("|")
     monkeypatch.setattr(sys, "argv", words)
     config = TrainConfig(train_steps=9, export="keras")
     announce.next_commands(strategy_of(1), "runs/a", config)

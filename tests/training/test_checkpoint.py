@@ -75,6 +75,29 @@ def test_keeps_the_newest_and_reads_the_newest(tmp_path, strategy_of) -> None:
     assert state.step.numpy() == 100
 
 
+def test_the_best_replaces_a_best_of_a_later_step(
+    tmp_path, strategy_of
+) -> None:
+    """As after a kill: steps are run again, and another one is the best."""
+    strategy = strategy_of(1)
+    variables = _state(strategy).variables()
+    for step in (300, 100):
+        best = {"step": step, "metric": "loss", "value": 1.0}
+        checkpoint.save_best(strategy, variables, str(tmp_path), best)
+    assert checkpoint.list_steps(str(tmp_path), checkpoint.BEST) == [100]
+    assert '"step": 100' in (tmp_path / "best" / "best.json").read_text()
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path, strategy_of) -> None:
+    strategy = strategy_of(1)
+    variables = _state(strategy).variables()
+    checkpoint.save(strategy, variables, str(tmp_path), 7, keep=1)
+    path = tmp_path / "checkpoints" / "step-7.index"
+    path.write_bytes(path.read_bytes()[:20])
+    with pytest.raises(RequestError, match=r"step-7 cannot be read"):
+        checkpoint.restore(strategy, variables, str(tmp_path))
+
+
 def test_half_a_checkpoint_is_not_listed(tmp_path) -> None:
     folder = tmp_path / "checkpoints"
     folder.mkdir()

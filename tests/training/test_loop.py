@@ -163,13 +163,17 @@ class _StopAt(keras.callbacks.Callback):
 
 
 def test_a_callback_may_stop_the_run(run, tmp_path) -> None:
-    """The step at which it stops is evaluated and kept like a last one."""
+    """The step at which it stops is treated like a last one."""
     events, result = run(_config(), _StopAt(4))
-    assert [e for e in events if e[0] in ("train", "evaluate")] == [
-        ("train", 4),
-        ("evaluate", 4),
+    assert [event[0] for event in events] == [
+        "train",
+        "batch_end",
+        "evaluate",
+        "test_end",
+        "epoch_end",
     ]
     assert checkpoint.list_steps(str(tmp_path)) == [4]
+    assert checkpoint.list_steps(str(tmp_path), checkpoint.BEST) == [4]
     assert result["loss"] == 2.0
 
 

@@ -63,6 +63,7 @@ def test_weight_decay_is_the_optimizers_own_unless_given() -> None:
         ({"optimizer": "keras.optimizers.None_"}, "no Keras optimizer"),
         ({"optimizer": "keras.layers.Dense"}, "no Keras optimizer"),
         ({"optimizer": "no_such.Thing"}, "no Keras optimizer"),
+        ({"optimizer": ".Thing"}, "no Keras optimizer"),
         ({"optimizer_options": ("mometum=1",)}, "unknown key 'mometum'.*beta"),
         ({"optimizer_options": ("momentum",)}, "not key=value"),
         ({"optimizer_options": ("beta_1=1", "beta_1=2")}, "given twice"),

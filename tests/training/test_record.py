@@ -23,10 +23,8 @@ def _model() -> keras.Model:
     return keras.Model(inputs, keras.layers.Dense(3)(inputs))
 
 
-def _begin(strategy, model_dir, config, previous=None, step=0) -> dict:
-    record.begin(
-        strategy, str(model_dir), previous or {}, config, _model(), step
-    )
+def _begin(strategy, model_dir, config, step=0) -> dict:
+    record.begin(strategy, str(model_dir), config, _model(), step)
     return json.loads((model_dir / "run.json").read_text())
 
 
@@ -58,8 +56,8 @@ def test_run_json_says_what_ran_where(tmp_path, strategy_of, replicas) -> None:
 
 def test_every_start_is_noted(tmp_path, strategy_of) -> None:
     strategy = strategy_of(1)
-    first = _begin(strategy, tmp_path, _config(tmp_path))
-    second = _begin(strategy, tmp_path, _config(tmp_path), first, step=40)
+    _begin(strategy, tmp_path, _config(tmp_path))
+    second = _begin(strategy, tmp_path, _config(tmp_path), step=40)
     assert [start["step"] for start in second["starts"]] == [0, 40]
 
 
@@ -68,7 +66,7 @@ def test_a_new_folder_is_made_and_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     config = _config(dataset="tfds:mnist/plain")
-    paths = {record.open_run(strategy_of(1), config)[0] for _ in range(3)}
+    paths = {record.open_run(strategy_of(1), config) for _ in range(3)}
     assert len(paths) == 3
     for path in paths:
         assert re.match(r"runs/equilibrium-tfds_mnist_plain-\d{8}-", path)
@@ -80,7 +78,18 @@ def test_nothing_to_continue_without_a_checkpoint(
 ) -> None:
     strategy = strategy_of(1)
     _begin(strategy, tmp_path, _config(tmp_path))
-    assert record.open_run(strategy, _config(tmp_path, seed=9))[1] == {}
+    other = _config(tmp_path, seed=9)
+    assert record.open_run(strategy, other) == str(tmp_path)
+    # That start is not forgotten.
+    assert len(_begin(strategy, tmp_path, other)["starts"]) == 2
+
+
+def test_checkpoints_of_unknown_origin_are_refused(
+    tmp_path, strategy_of, monkeypatch
+) -> None:
+    _with_checkpoint(monkeypatch)
+    with pytest.raises(RequestError, match=r"no run\.json"):
+        record.open_run(strategy_of(1), _config(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -129,12 +138,10 @@ def test_what_may_change_may_change(
     tmp_path, strategy_of, monkeypatch, changes
 ) -> None:
     strategy = strategy_of(1)
-    written = _begin(strategy, tmp_path, _config(tmp_path))
+    _begin(strategy, tmp_path, _config(tmp_path))
     _with_checkpoint(monkeypatch)
-    model_dir, previous = record.open_run(
-        strategy, _config(tmp_path, **changes)
-    )
-    assert (model_dir, previous) == (str(tmp_path), written)
+    config = _config(tmp_path, **changes)
+    assert record.open_run(strategy, config) == str(tmp_path)
 
 
 def test_a_decaying_schedule_keeps_its_end(
@@ -159,16 +166,17 @@ def test_evaluation_needs_a_checkpoint_and_no_equal_flags(
         record.open_run(strategy, config)
     _begin(strategy, tmp_path, _config(tmp_path))
     _with_checkpoint(monkeypatch)
-    assert record.open_run(strategy, config)[0] == str(tmp_path)
+    assert record.open_run(strategy, config) == str(tmp_path)
 
 
 def test_an_unreadable_record_is_refused(
     tmp_path, strategy_of, monkeypatch
 ) -> None:
-    (tmp_path / "run.json").write_text("{torn")
     _with_checkpoint(monkeypatch)
-    with pytest.raises(RequestError, match=r"run\.json is not JSON"):
-        record.open_run(strategy_of(1), _config(tmp_path))
+    for text in ("{torn", "{}", "[]"):
+        (tmp_path / "run.json").write_text(text)
+        with pytest.raises(RequestError, match=r"run\.json is none of ours"):
+            record.open_run(strategy_of(1), _config(tmp_path))
 
 
 def test_no_git_is_no_error(monkeypatch) -> None:

@@ -253,9 +253,11 @@ def test_micro_batches_are_one_step_on_the_joined_batch(
     assert state.optimizer.iterations.numpy() == 1
 
 
-def _normalized() -> keras.Model:
+def _normalized(synchronized: bool = False) -> keras.Model:
     inputs = keras.Input([1])
-    x = keras.layers.BatchNormalization(momentum=0.5, name="norm")(inputs)
+    x = keras.layers.BatchNormalization(
+        momentum=0.5, synchronized=synchronized, name="norm"
+    )(inputs)
     return keras.Model(inputs, keras.layers.Dense(1, name="dense")(x))
 
 
@@ -275,13 +277,19 @@ def test_statistics_are_the_mean_of_all_replicas(strategy_of, replicas) -> None:
 
 
 @REPLICAS
+@pytest.mark.parametrize("synchronized", [False, True], ids=["own", "synced"])
 def test_an_overflow_anywhere_skips_the_step_everywhere(
-    strategy_of, replicas
+    strategy_of, replicas, synchronized
 ) -> None:
     """The last row overflows float16; the last replica alone sees it."""
     keras.config.set_dtype_policy("mixed_float16")
     strategy = strategy_of(replicas)
-    state = _state(strategy, _normalized, optimizer="adam", ema_momentum=0.5)
+    state = _state(
+        strategy,
+        lambda: _normalized(synchronized),
+        optimizer="adam",
+        ema_momentum=0.5,
+    )
     rows = np.ones([8, 1])
     rows[-1] = 1e30
     labels = np.ones([8, 1])

@@ -51,8 +51,12 @@ def test_state_can_be_saved() -> None:
     ("flag", "message"),
     [
         ("accuracy:patience=0", "patience=0: must be 1 or more"),
-        ("accuracy:patiense=3", "unknown key 'patiense'; allowed: patience"),
+        (
+            "accuracy:patiense=3",
+            "unknown key 'patiense'; allowed: mode, patience",
+        ),
         ("accuracy:patience=few", "is not an integer"),
+        ("accuracy:mode=less", "mode=less: must be auto, min or max"),
     ],
 )
 def test_refuses(flag, message) -> None:
@@ -60,7 +64,22 @@ def test_refuses(flag, message) -> None:
         stopping_lib.create(flag)
 
 
-def test_an_unknown_metric_is_refused() -> None:
-    stopping = stopping_lib.create("recall")
-    with pytest.raises(RequestError, match=r"recall.*accuracy, loss"):
-        stopping.update({"loss": 1.0, "accuracy": 0.5})
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [("min", [True, True, False]), ("max", [True, False, True])],
+)
+def test_the_mode_may_be_said(mode, expected) -> None:
+    found, _ = _run(f"perplexity:mode={mode}", [3.0, 2.0, 9.0], "perplexity")
+    assert found == expected
+
+
+@pytest.mark.parametrize("name", ["recall", "steps_per_sec"])
+def test_an_unknown_metric_is_refused(name) -> None:
+    stopping = stopping_lib.create(name)
+    with pytest.raises(RequestError, match=rf"{name}: .*accuracy, loss"):
+        stopping.check(["loss", "accuracy"])
+
+
+def test_a_known_metric_or_none_passes() -> None:
+    for flag in ("", "loss", "accuracy:patience=3"):
+        stopping_lib.create(flag).check(["loss", "accuracy"])

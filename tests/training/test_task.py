@@ -39,6 +39,12 @@ def test_a_models_own_come_first() -> None:
     assert task.make_metrics() == "metrics"
 
 
+def test_training_and_evaluation_share_their_metrics() -> None:
+    """A second set would be called `accuracy_1`, or `auc_1` without a name."""
+    task = task_lib.resolve(types.ModuleType("none"), "classification")
+    assert task.make_metrics() is task.make_metrics()
+
+
 def test_an_unknown_task_is_refused() -> None:
     with pytest.raises(ValueError, match="'ranking': must be one of"):
         task_lib.resolve(types.ModuleType("none"), "ranking")

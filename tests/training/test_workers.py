@@ -43,9 +43,20 @@ workers.raise_together(strategy, None)
 try:
     workers.raise_together(strategy, RequestError("no") if chief else None)
 except RequestError as error:
-    assert str(error) == "no"
+    assert str(error) == "no" if chief else "another worker" in str(error)
 else:
     raise AssertionError("not raised")
+
+try:
+    with workers.together(strategy):
+        if not chief:
+            raise RequestError("not here")
+except RequestError as error:
+    assert ("another worker" if chief else "not here") in str(error)
+else:
+    raise AssertionError("not raised")
+# The same function each time: another would be traced anew.
+assert workers._make_share(strategy) is workers._make_share(strategy)
 
 same = {"run": {"seed": 1, "model_dir": f"runs/{index}"}}
 workers.check_same_config(strategy, same)
@@ -82,5 +93,5 @@ def test_one_worker_agrees_with_itself(strategy_of, replicas) -> None:
     np.testing.assert_array_equal(received["a"], values["a"])
     workers.check_same_config(strategy, {"run": {"seed": 1}})
     workers.raise_together(strategy, None)
-    with pytest.raises(RequestError, match="no"):
-        workers.raise_together(strategy, RequestError("no"))
+    with pytest.raises(RequestError, match="no"), workers.together(strategy):
+        raise RequestError("no")
