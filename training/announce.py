@@ -42,11 +42,11 @@ def start(
 
 
 def result(step: int, evaluation: Mapping[str, float]) -> None:
-    """Says, on every worker, how the run ended."""
+    """Says, on every worker, how good the model is."""
     words = ", ".join(
         f"{name} {value:.8g}"
         for name, value in evaluation.items()
-        if not name.endswith("_per_sec")
+        if not name.endswith(("_per_sec", "_rate"))
     )
     print(f"Evaluation at step {step}: {words}", flush=True)
 

@@ -35,8 +35,9 @@ def test_start_says_where_the_run_stands(
     assert message in capsys.readouterr().out
 
 
-def test_result_leaves_out_the_speed(capsys) -> None:
-    announce.result(80, {"loss": 0.25, "examples": 9, "steps_per_sec": 1})
+def test_result_leaves_out_speed_and_rate(capsys) -> None:
+    logs = {"loss": 0.25, "examples": 9, "steps_per_sec": 1}
+    announce.result(80, logs | {"learning_rate": 0.1})
     expected = "Evaluation at step 80: loss 0.25, examples 9\n"
     assert capsys.readouterr().out == expected
 
