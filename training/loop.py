@@ -93,20 +93,16 @@ def run(
     config: TrainConfig,
     model_dir: str,
 ) -> Logs:
-    """Trains from `state.step` to `config.train_steps`.
+    """Trains up to `config.train_steps`; returns the last evaluation.
 
     Args:
         strategy: The one in whose scope `state` was made.
         state: Model, optimizer and step; changed.
         train: From `make_train`, with an iterator that stands at `state.step`.
         evaluate: From `make_evaluate`.
-        callbacks: Keras callbacks; they see `model.optimizer` and may set
-            `model.stop_training` on any worker.
+        callbacks: Keras callbacks; any may set `model.stop_training`.
         config: How long, and what is due when.
         model_dir: Folder of the run; the chief writes it.
-
-    Returns:
-        The metrics of the last evaluation.
 
     Raises:
         RuntimeError: if a loss is not finite, naming the steps.
@@ -118,10 +114,7 @@ def run(
     evaluate_at, save_at = _make_keepers(
         strategy, state, evaluate, config, model_dir
     )
-    state.model.stop_training = False
-    hooks = keras.callbacks.CallbackList(list(callbacks), model=state.model)
-    hooks.on_train_begin()
-    hooks.on_epoch_begin(epoch)
+    hooks = _start_hooks(callbacks, state.model)
     last = False
     while not last:
         first, step = step, step + steps_to_boundary(step, config)
@@ -141,8 +134,7 @@ def run(
         hooks.on_train_batch_end(step, dict(logs))
         epoch += _end_epoch(hooks, epoch, logs, evaluation)
         # Any worker may ask; all must stop at the same step.
-        asked = workers.total(strategy, int(state.model.stop_training))
-        if asked and not last:
+        if not last and workers.total(strategy, state.model.stop_training):
             last = True
             if not evaluation:
                 evaluation = evaluate_at(first, step, logs)
@@ -151,6 +143,16 @@ def run(
                 save_at(step)
     hooks.on_train_end(logs)
     return evaluation
+
+
+def _start_hooks(
+    callbacks: Sequence[keras.callbacks.Callback], model: keras.Model
+) -> keras.callbacks.CallbackList:
+    model.stop_training = False
+    hooks = keras.callbacks.CallbackList(list(callbacks), model=model)
+    hooks.on_train_begin()
+    hooks.on_epoch_begin(0)
+    return hooks
 
 
 def _make_keepers(
