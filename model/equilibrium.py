@@ -2,15 +2,19 @@
 
     python train.py --model=equilibrium --model_options=units=64,filters=32
 
-On the digits, 1,000 steps of 64 examples with Adam and a cosine schedule from
-2e-3 gave a test accuracy of 98.6, 98.6 and 99.2 % (three seeds).
+On the digits, 1,500 steps of 64 examples with the default settings gave a test
+accuracy of 98.9, 98.3 and 98.9 % (three seeds), after 14 iterations.
 
 The features become `N` groups of `K` values. Each group `n` is embedded by a
 matrix of its own, `x[n] = V[n] @ features[n] + c[n]`; its state is the fixed
 point of `h[n] = tanh(W[n] @ h[n] + x[n])`; one linear layer reads all states.
+`W[n]` is kept a contraction, or training makes the iteration wander: without
+the bound 99 % of the examples did not converge in 20 iterations.
 
-Reference: Bai, Kolter and Koltun (2019), Deep Equilibrium Models,
-https://arxiv.org/abs/1909.01377. Ours is small and grouped.
+References: Bai, Kolter and Koltun (2019), Deep Equilibrium Models,
+https://arxiv.org/abs/1909.01377; ours is small and grouped. El Ghaoui et al.
+(2019), Implicit Deep Learning, https://arxiv.org/abs/1908.06315, section 2.3:
+the bound in the maximum norm.
 """
 
 import dataclasses
@@ -40,13 +44,13 @@ class Options:
     rows of a feature of two axes or more; else one group."""
     units: int = 64
     """Size of the state of one group. Positive."""
-    maximum_iterations: int = 20
+    maximum_iterations: int = 50
     """Bound on the iterations of the fixed point. Positive."""
     tolerance: float = 1e-3
     """Largest change of a state, of size at most 1, at the end."""
-    contraction: float = 0.4
-    """Factor by which an iteration shrinks the distance of two states before
-    training, in (0, 1)."""
+    contraction: float = 0.9
+    """Bound, in (0, 1), on the factor by which an iteration changes the
+    largest difference of two states."""
 
     def __post_init__(self) -> None:
         for name in ("filters", "groups", "tolerance"):
@@ -63,6 +67,28 @@ class Options:
             raise ValueError(
                 f"contraction={self.contraction}: must be between 0 and 1."
             )
+
+
+@keras.saving.register_keras_serializable(package="keras_template")
+class MaxAbsSum(keras.constraints.Constraint):
+    """Scales the weights of a unit whose absolute values exceed a sum.
+
+    With it `h ↦ tanh(W @ h + x)` shrinks the maximum norm of a difference by
+    `limit` or more: there is one fixed point, and iteration finds it.
+
+    Args:
+        limit: Largest sum over axis -2, the input's. Positive.
+    """
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+
+    def __call__(self, w: Any) -> Any:
+        total = keras.ops.sum(keras.ops.abs(w), axis=-2, keepdims=True)
+        return w * (self.limit / keras.ops.maximum(total, self.limit))
+
+    def get_config(self) -> dict[str, float]:
+        return {"limit": self.limit}
 
 
 def build(
@@ -123,12 +149,14 @@ def _cell(groups: int, chosen: Options) -> keras.Model:
     dtype = keras.config.dtype_policy().compute_dtype
     h = keras.Input([groups, chosen.units], dtype=dtype, name="h")
     x = keras.Input([groups, chosen.units], dtype=dtype, name="x")
-    # An orthogonal matrix times c shrinks every distance by c, and tanh
-    # lengthens none: there is one fixed point, and iteration finds it.
+    # The weights of one unit are K values of Euclidean length c / sqrt(K), so
+    # their absolute values add up to c at the most.
+    gain = chosen.contraction / math.sqrt(chosen.units)
     recurrent = BatchedMatVec(
         chosen.units,
         use_bias=False,
-        kernel_initializer=keras.initializers.Orthogonal(chosen.contraction),
+        kernel_initializer=keras.initializers.Orthogonal(gain),
+        kernel_constraint=MaxAbsSum(chosen.contraction),
         name="recurrent",
     )
     total = keras.layers.Add(name="add")([recurrent(h), x])

@@ -11,6 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 StrategyOf = Callable[[int], tf.distribute.Strategy]
+# A tensor or shape, or a list of them: what a layer is called on.
+Features = Any
+Shapes = Any
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -20,9 +23,12 @@ class Case:
     name: str
     kwargs: Callable[[], dict[str, Any]]
     """Makes new arguments at each call: an argument may be a layer."""
-    input_shape: tuple[int, ...]
-    """With a batch size that four replicas divide."""
+    input_shape: Shapes
+    """With a batch size that four replicas divide. A list if the layer takes
+    a list of tensors."""
     num_variables: int
+    prepare: Callable[[Features], Features] = lambda features: features
+    """Makes valid input of standard normal NumPy arrays of `input_shape`."""
 
 
 def check_layer(
@@ -33,8 +39,7 @@ def check_layer(
 ) -> None:
     """Runs all checks of this module."""
     layer = cls(**case.kwargs())
-    inputs = np.random.default_rng(0).normal(size=case.input_shape)
-    features = tf.constant(inputs, "float32")
+    features = make_features(case)
     check_shapes_and_variables(layer, features, case.num_variables)
     check_config(layer)
     check_training_step(layer, features)
@@ -46,18 +51,43 @@ def check_layer(
     check_float64(cls, case, features)
 
 
+def make_features(case: Case) -> Features:
+    random = np.random.default_rng(0)
+    if isinstance(case.input_shape, tuple):
+        drawn = random.normal(size=case.input_shape)
+    else:
+        drawn = [random.normal(size=shape) for shape in case.input_shape]
+    return tf.nest.map_structure(
+        lambda array: tf.constant(array, "float32"), case.prepare(drawn)
+    )
+
+
+def each(function: Callable[..., Any], *features: Features) -> Any:
+    return tf.nest.map_structure(function, *features)
+
+
+def batch_free(features: Features) -> Shapes:
+    """The shapes of `features` with an unknown batch size."""
+    if isinstance(features, list):
+        return [batch_free(one) for one in features]
+    return (None, *features.shape[1:])
+
+
 def check_shapes_and_variables(
-    layer: keras.layers.Layer, features: tf.Tensor, num_variables: int
+    layer: keras.layers.Layer, features: Features, num_variables: int
 ) -> None:
-    batch_free = (None, *features.shape[1:])
-    layer.build(batch_free)
+    layer.build(batch_free(features))
     assert len(layer.variables) == num_variables
     outputs = layer(features)
     assert len(layer.variables) == num_variables
-    spec = layer.compute_output_spec(keras.KerasTensor(batch_free, "float32"))
+    spec = layer.compute_output_spec(
+        each(
+            lambda one: keras.KerasTensor(batch_free(one), "float32"), features
+        )
+    )
     assert spec.shape == (None, *outputs.shape[1:])
     assert spec.dtype == outputs.dtype.name
-    assert layer.compute_output_shape(batch_free) == spec.shape
+    assert layer.compute_output_shape(batch_free(features)) == spec.shape
 
 
 def check_config(layer: keras.layers.Layer) -> None:
@@ -67,7 +97,9 @@ def check_config(layer: keras.layers.Layer) -> None:
     assert json.dumps(copy.get_config()) == json.dumps(config)
 
 
-def check_training_step(layer: keras.layers.Layer, features: tf.Tensor) -> None:
+def check_training_step(layer: keras.layers.Layer, features: Features) -> None:
+    if not layer.trainable_variables:
+        return
     before, _, gradients = outputs_and_gradients(layer, features)
     optimizer = keras.optimizers.SGD(1e-3)
     optimizer.apply(gradients, layer.trainable_variables)
@@ -75,8 +107,8 @@ def check_training_step(layer: keras.layers.Layer, features: tf.Tensor) -> None:
     assert tf.nn.l2_loss(after) < tf.nn.l2_loss(before)
 
 
-def check_modes(layer: keras.layers.Layer, features: tf.Tensor) -> None:
-    def run(features: tf.Tensor) -> Any:
+def check_modes(layer: keras.layers.Layer, features: Features) -> None:
+    def run(features: Features) -> Any:
         return outputs_and_gradients(layer, features)
 
     eager = run(features)
@@ -86,33 +118,41 @@ def check_modes(layer: keras.layers.Layer, features: tf.Tensor) -> None:
 
 
 def check_saving(
-    layer: keras.layers.Layer, features: tf.Tensor, folder: Path
+    layer: keras.layers.Layer, features: Features, folder: Path
 ) -> None:
-    inputs = keras.Input(features.shape[1:])
+    """In a Functional model of unknown batch size, in both formats."""
+    inputs = each(lambda one: keras.Input(one.shape[1:]), features)
     model = keras.Model(inputs, layer(inputs))
     model.save(folder / "layer.keras")
     loaded = keras.saving.load_model(folder / "layer.keras")
     assert_close(loaded(features), model(features))
+    model.export(folder / "exported", format="tf_saved_model", verbose=False)
+    exported = tf.saved_model.load(folder / "exported")
+    assert_close(exported.serve(features), model(features))
 
 
 def check_replicas(
     layer: keras.layers.Layer,
-    features: tf.Tensor,
+    features: Features,
     strategy: tf.distribute.Strategy,
 ) -> None:
     """The same outputs and sum of gradients as on one device."""
     outputs, _, gradients = outputs_and_gradients(layer, features)
     with strategy.scope():
         copy = type(layer).from_config(layer.get_config())
-        copy.build((None, *features.shape[1:]))
+        copy.build(batch_free(features))
         copy.set_weights(layer.get_weights())
-    shards = tf.split(features, strategy.num_replicas_in_sync)
-    per_replica = strategy.experimental_distribute_values_from_function(
-        lambda context: shards[context.replica_id_in_sync_group]
-    )
+
+    def distribute(tensor: tf.Tensor) -> Any:
+        shards = tf.split(tensor, strategy.num_replicas_in_sync)
+        return strategy.experimental_distribute_values_from_function(
+            lambda context: shards[context.replica_id_in_sync_group]
+        )
+
+    per_replica = each(distribute, features)
 
     @tf.function(autograph=False)
-    def run(features: tf.Tensor) -> Any:
+    def run(features: Features) -> Any:
         return strategy.run(
             lambda x: outputs_and_gradients(copy, x), args=(features,)
         )
@@ -125,14 +165,14 @@ def check_replicas(
 
 
 def check_mixed_precision(
-    cls: type[keras.layers.Layer], case: Case, features: tf.Tensor
+    cls: type[keras.layers.Layer], case: Case, features: Features
 ) -> None:
     keras.config.set_dtype_policy("mixed_bfloat16")
     layer = cls(**case.kwargs())
     outputs, _, gradients = outputs_and_gradients(layer, features)
     keras.config.set_dtype_policy("float32")
     exact = cls(**case.kwargs())
-    exact.build(features.shape)
+    exact.build(batch_free(features))
     exact.set_weights(layer.get_weights())
     assert outputs.dtype == tf.bfloat16
     assert {v.dtype for v in layer.variables} <= {"float32"}
@@ -141,7 +181,7 @@ def check_mixed_precision(
 
 
 def check_float64(
-    cls: type[keras.layers.Layer], case: Case, features: tf.Tensor
+    cls: type[keras.layers.Layer], case: Case, features: Features
 ) -> None:
     keras.config.set_dtype_policy("float64")
     layer = cls(**case.kwargs())
@@ -151,8 +191,8 @@ def check_float64(
 
 
 def outputs_and_gradients(
-    layer: keras.layers.Layer, features: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
+    layer: keras.layers.Layer, features: Features
+) -> tuple[tf.Tensor, Features, list[tf.Tensor]]:
     """Outputs, and gradients of half their sum of squares."""
     with tf.GradientTape() as tape:
         tape.watch(features)

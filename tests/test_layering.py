@@ -16,6 +16,7 @@ LOCAL = {
     "model",
     "training",
     "benchmarks",
+    "examples",
 }
 # Package → local packages it may import, apart from itself.
 ALLOWED = {
@@ -26,8 +27,9 @@ ALLOWED = {
     "model": {"errors", "options"},
     "training": {"errors", "options"},
     "flags": {"errors", "strategies", "data", "model", "training"},
-    "train": LOCAL - {"benchmarks"},
+    "train": LOCAL - {"benchmarks", "examples"},
     "benchmarks": LOCAL,
+    "examples": LOCAL - {"benchmarks"},
 }
 SOURCES = sorted(
     path.relative_to(ROOT)
@@ -129,6 +131,12 @@ TESTED_ELSEWHERE = {
     "flags/strategy.py": "tests/flags/test_command_line.py",
     "flags/training.py": "tests/flags/test_command_line.py",
     "model/_features.py": "tests/model/test_mlp.py",
+    "model/layers/_conjugate_directions.py": (
+        "tests/model/layers/test_conjugate_gradient.py"
+    ),
+    "model/layers/_convergence.py": "tests/model/layers/test_fixed_point.py",
+    "model/layers/_inputs.py": "tests/model/layers/test_batched_mat_vec.py",
+    "model/layers/_iteration.py": "tests/model/layers/test_fixed_point.py",
 }
 
 

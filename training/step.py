@@ -44,7 +44,7 @@ def make_train_loop(
 
     Call it in cross-replica context, with the number of steps as a tensor: a
     Python number would be traced anew for each value. It returns the metrics
-    of those steps as scalars.
+    of those steps as scalars, those of the model's own layers too.
 
     Args:
         strategy: The one in whose scope `state` was made.
@@ -91,7 +91,7 @@ def make_train_loop(
             state.loss_scale.update(finite)
         state.step.assign_add(1)
 
-    return inner_loop.make(step, metrics)
+    return inner_loop.make(step, [*metrics, *state.model.metrics])
 
 
 def make_eval_loop(
@@ -100,7 +100,8 @@ def make_eval_loop(
     """Returns a compiled function that evaluates a number of batches.
 
     Every example counts by its weight, whatever batch it is in; the result
-    holds `loss`, the task's metrics and `examples`, how many were counted.
+    holds `loss`, the task's metrics and `examples`, how many were counted,
+    and the metrics of the model's own layers, to which padded rows count too.
 
     Args:
         strategy: The one in whose scope `model` was made.
@@ -128,7 +129,8 @@ def make_eval_loop(
     def step(batch: Batch) -> None:
         strategy.run(replica_step, args=(batch,))
 
-    return inner_loop.make(step, [loss_metric, examples, *metrics])
+    own = model.metrics
+    return inner_loop.make(step, [loss_metric, examples, *metrics, *own])
 
 
 def _make_compute(

@@ -1,4 +1,4 @@
-"""One learned matrix per group of features.
+"""One learned matrix per group of features, or matrices that are data.
 
 Shapes: `B` batch, `...` any further leading axes, `N` groups, `K` values of a
 group, `M` units.
@@ -11,6 +11,8 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+
+from model.layers import _inputs
 
 
 @keras.saving.register_keras_serializable(package="keras_template")
@@ -122,11 +124,7 @@ class BatchedMatVec(keras.layers.Layer):
         )
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        if not inputs.dtype.is_floating:
-            raise TypeError(
-                f"{self.name}: input is {inputs.dtype.name}; cast it to a "
-                "floating point type first."
-            )
+        _inputs.check_floating(self.name, input=inputs)
         if self.shared:
             flat = tf.reshape(inputs, [-1, inputs.shape[-1]])
             outputs = tf.matmul(flat, self.kernel)
@@ -167,6 +165,43 @@ class BatchedMatVec(keras.layers.Layer):
             "kernel_constraint": serialize(self.kernel_constraint),
             "bias_constraint": serialize(self.bias_constraint),
         }
+
+
+def matvec(matrix: Any, vector: Any) -> Any:
+    """Multiplies matrices that are data, not weights, by vectors.
+
+    Runs on tensors and in Functional models. One contraction forward, one for
+    each gradient that is asked for.
+
+    Args:
+        matrix: `[..., M, K]`, floating point.
+        vector: `[..., K]`, of the same leading axes and dtype.
+
+    Returns:
+        `[..., M]`.
+
+    Raises:
+        ValueError: if ranks, lengths or dtypes do not fit.
+    """
+    ranks = len(matrix.shape) - 1, len(vector.shape)
+    if ranks[0] != ranks[1] or ranks[1] < 1:
+        raise ValueError(
+            f"matvec: shapes {tuple(matrix.shape)} and {tuple(vector.shape)} "
+            "are not [..., rows, values] and [..., values]."
+        )
+    if matrix.shape[-1] != vector.shape[-1]:
+        raise ValueError(
+            f"matvec: matrices {tuple(matrix.shape)} take vectors of "
+            f"{matrix.shape[-1]} values, not of {vector.shape[-1]}."
+        )
+    names = [keras.backend.standardize_dtype(t.dtype) for t in (matrix, vector)]
+    if names[0] != names[1] or "float" not in names[0]:
+        raise ValueError(
+            f"matvec: dtypes {names[0]} and {names[1]} must be one floating "
+            "point type; cast them."
+        )
+    column = keras.ops.expand_dims(vector, -1)
+    return keras.ops.squeeze(keras.ops.matmul(matrix, column), -1)
 
 
 def _each(

@@ -4,11 +4,16 @@ Shapes: `B` batch, `...` the axes of one example.
 """
 
 import copy
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
+
+from model.layers import _convergence
+from model.layers import _inputs
+from model.layers import _iteration
 
 
 @keras.saving.register_keras_serializable(package="keras_template")
@@ -22,24 +27,31 @@ class FixedPoint(keras.layers.Layer):
     `max |h[k + 1] - h[k]| <= tolerance` over the values of this example.
 
     Reference: Bai, Kolter and Koltun (2019), Deep Equilibrium Models,
-    https://arxiv.org/abs/1909.01377, equation 2. Deviation: the gradient is
-    that of the iterations made, not of the equilibrium (equation 9).
+    https://arxiv.org/abs/1909.01377, equation 2; its implicit gradient is
+    that of equation 9. Deviation: both equations are iterated, not solved by
+    Broyden's method.
 
-    Loop invariant: `h` holds `h[k]` of the examples that still change and the
-    accepted state of the others, which are frozen, so that an example's result
-    does not depend on its batch mates: not by a bit, if the cell computes a
-    row the same way in any batch.
+    Loop invariant: `h` holds `h[k]` of the examples that still change; the
+    others are frozen, so that an example's result does not depend on its batch
+    mates: not by a bit, if the cell computes a row the same way in any batch.
 
-    Stopping rule: the change of one iteration, in the unit of `h`, as maximum
-    norm over an example, measured in float32 or wider. A norm that is not a
-    number stops its example too and stays visible in the output.
+    Stopping rule: the change of one application of the cell, in the unit of
+    `h`, as maximum norm over an example, measured in float32 or wider. A norm
+    that is not a number stops its example and stays visible in the output.
 
-    Gradients flow through the iterations made (plain unrolling): memory grows
-    with their number, and the cell must be a contraction for them to be those
-    of the fixed point.
+    Gradients: `implicit` solves `v = dy + Jᵀ v`, where `J` is the derivative
+    of the cell by `h` at the result, by the same iteration until `v` changes
+    by no more than `tolerance · max |dy|`, and applies the cell's gradient
+    once. Its memory does not depend on the number of iterations; it is the
+    gradient of the fixed point, so an example should have converged, and the
+    cell must be a contraction there. `unrolled` differentiates the iterations
+    that were made, whatever they found, and keeps all of them.
 
     XLA: compiles forward and backward if both are in one compiled function;
     that is what the static bound `maximum_iterations` is for.
+
+    Metrics: `<name>_iterations`, `<name>_residual` and `<name>_converged`,
+    means over the examples, the last of 1 for an example that has converged.
 
     Args:
         cell: Any Keras layer or model, called on `[h, x]`, that returns a
@@ -47,9 +59,16 @@ class FixedPoint(keras.layers.Layer):
             must be deterministic and must not update variables: no dropout,
             no batch normalization, no activity losses. A Functional model
             casts to the dtype of its inputs: give them the compute dtype.
-        maximum_iterations: Bound on the iterations. Positive. An example that
-            has not converged by then returns its last state; no error.
-        tolerance: Largest accepted change; 0 iterates until nothing changes.
+        maximum_iterations: Bound on the iterations, forward and backward.
+            Positive; None: 50. An example that has not converged by then
+            returns its last state; no error.
+        tolerance: Largest accepted change; 0 iterates until nothing changes,
+            and `maximum_iterations` must then be given.
+        damping: Share of the old state in the new one, in [0, 1). It makes
+            some cells converge that would oscillate.
+        memory: How many steps Anderson acceleration looks back on;
+            0: none. Needs the implicit gradient.
+        gradient: `implicit` or `unrolled`.
         **kwargs: Those of `keras.layers.Layer`.
 
     Call arguments:
@@ -62,9 +81,9 @@ class FixedPoint(keras.layers.Layer):
         That of the input, in the layer's compute dtype.
 
     Raises:
-        ValueError: if `maximum_iterations` is not a positive integer,
-            `tolerance` is negative, the input has fewer than two axes, or the
-            cell does not keep the shape and the precision of its input.
+        ValueError: if an argument is out of its range, the input has fewer
+            than two axes, or the cell does not keep the shape and the
+            precision of its input.
         TypeError: if `cell` is not a Keras layer, or the input is not
             floating point.
 
@@ -80,23 +99,35 @@ class FixedPoint(keras.layers.Layer):
         self,
         cell: keras.layers.Layer,
         *,
-        maximum_iterations: int = 50,
+        maximum_iterations: int | None = None,
         tolerance: float = 1e-4,
+        damping: float = 0.0,
+        memory: int = 0,
+        gradient: str = "implicit",
         **kwargs: Any,
     ) -> None:
+        _convergence.check_arguments(maximum_iterations, tolerance)
         if not isinstance(cell, keras.layers.Layer):
             raise TypeError(f"cell={cell!r}: must be a Keras layer or model.")
-        if not isinstance(maximum_iterations, int) or maximum_iterations < 1:
+        if gradient not in ("implicit", "unrolled"):
             raise ValueError(
-                f"maximum_iterations={maximum_iterations!r}: must be a "
-                "positive integer."
+                f"gradient={gradient!r}: must be implicit or unrolled."
             )
-        if not tolerance >= 0:
-            raise ValueError(f"tolerance={tolerance}: must be 0 or more.")
+        if memory and gradient == "unrolled":
+            raise ValueError(
+                f"memory={memory}: needs gradient='implicit'; least squares "
+                "of residuals near zero have no usable gradient."
+            )
         super().__init__(**kwargs)
         self.cell = cell
-        self.maximum_iterations = maximum_iterations
         self.tolerance = tolerance
+        self.gradient = gradient
+        self.settings = _iteration.Settings(
+            50 if maximum_iterations is None else maximum_iterations,
+            damping,
+            memory,
+        )
+        self.convergence = _convergence.make_metrics(self.name)
 
     def build(self, input_shape: Sequence[int | None]) -> None:
         if len(input_shape) < 2:
@@ -124,33 +155,60 @@ class FixedPoint(keras.layers.Layer):
                 f"{self.name}: the cell maps {x.shape} to {state.shape}; it "
                 "must return the shape of its input."
             )
+        self._graph = tf.function(self._find_only, autograph=False)
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        if not inputs.dtype.is_floating:
-            raise TypeError(
-                f"{self.name}: input is {inputs.dtype.name}; cast it to a "
-                "floating point type first."
-            )
-        return self._solve(inputs)
-
-    def _solve(self, x: tf.Tensor) -> tf.Tensor:
-        row = [-1] + [1] * (len(x.shape) - 1)
-
-        def iterate(h: tf.Tensor, active: tf.Tensor) -> list[tf.Tensor]:
-            candidate = tf.cast(self.cell([h, x]), x.dtype)
-            # Some cells lose the static shape that a loop variable must keep.
-            candidate = tf.ensure_shape(candidate, x.shape)
-            changes = _largest_change(candidate, h) > self.tolerance
-            h = tf.where(tf.reshape(active, row), candidate, h)
-            return [h, tf.logical_and(active, changes)]
-
-        state, _ = tf.while_loop(
-            lambda h, active: tf.reduce_any(active),
-            iterate,
-            [tf.zeros_like(x), tf.fill(tf.shape(x)[:1], True)],
-            maximum_iterations=self.maximum_iterations,
+        _inputs.check_floating(self.name, input=inputs)
+        implicit = self.gradient == "implicit"
+        # Outside a graph a tape would record, and keep, every iteration.
+        alone = self._graph if tf.executing_eagerly() else self._find_only
+        found = alone(inputs) if implicit else self._find(inputs)
+        state = found.state
+        # Persistent: the backward pass iterates on the derivative by `state`.
+        with tf.GradientTape(
+            persistent=True, watch_accessed_variables=False
+        ) as tape:
+            tape.watch(state)
+            outputs = self._apply(state, inputs)
+        residual = _iteration.largest_change(outputs, state)
+        _convergence.update(
+            self.convergence, found.iterations, residual, self.tolerance
         )
-        return state
+        if implicit:
+            outputs = self._with_implicit_gradient(outputs, state, tape)
+        return outputs
+
+    def _apply(self, state: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        # Some cells lose the static shape that a loop variable must keep.
+        return tf.ensure_shape(tf.cast(self.cell([state, x]), x.dtype), x.shape)
+
+    def _find(self, x: tf.Tensor) -> _iteration.Found:
+        return _iteration.find(
+            lambda h: self._apply(h, x),
+            tf.zeros_like(x),
+            self.tolerance,
+            self.settings,
+        )
+
+    def _find_only(self, x: tf.Tensor) -> _iteration.Found:
+        """Finds the state without a gradient."""
+        return _iteration.Found(*map(tf.stop_gradient, self._find(x)))
+
+    def _with_implicit_gradient(
+        self, outputs: tf.Tensor, state: tf.Tensor, tape: tf.GradientTape
+    ) -> tf.Tensor:
+        def gradient(dy: tf.Tensor) -> tf.Tensor:
+            def pull_back(v: tf.Tensor) -> tf.Tensor:
+                return dy + tape.gradient(outputs, state, output_gradients=v)
+
+            # Relative: the size of a gradient is that of the loss.
+            tolerance = self.tolerance * _iteration.largest_change(
+                dy, tf.zeros_like(dy)
+            )
+            found = _iteration.find(pull_back, dy, tolerance, self.settings)
+            return pull_back(found.state)
+
+        return tf.custom_gradient(lambda y: (tf.identity(y), gradient))(outputs)
 
     def compute_output_shape(
         self, input_shape: Sequence[int | None]
@@ -161,8 +219,9 @@ class FixedPoint(keras.layers.Layer):
         return {
             **super().get_config(),
             "cell": keras.saving.serialize_keras_object(self.cell),
-            "maximum_iterations": self.maximum_iterations,
+            **dataclasses.asdict(self.settings),
             "tolerance": self.tolerance,
+            "gradient": self.gradient,
         }
 
     @classmethod
@@ -172,14 +231,3 @@ class FixedPoint(keras.layers.Layer):
             copy.deepcopy(config["cell"])
         )
         return cls(**{**config, "cell": cell})
-
-
-def _largest_change(new: tf.Tensor, old: tf.Tensor) -> tf.Tensor:
-    """Returns the maximum norm of `new - old` of each example, `[B]`.
-
-    A maximum does not depend on the order of its terms, a sum does: the same
-    row stops at the same iteration in any batch and on any device.
-    """
-    wide = new.dtype if new.dtype.size >= 4 else tf.float32
-    change = tf.abs(tf.cast(new, wide) - tf.cast(old, wide))
-    return tf.reduce_max(change, axis=list(range(1, len(change.shape))))

@@ -35,17 +35,31 @@ def test_matches_numpy() -> None:
     np.testing.assert_allclose(model(x), expected, rtol=0, atol=1e-5)
 
 
-def test_starts_as_a_contraction() -> None:
-    model = build("contraction=0.3")
-    (kernel,) = model.get_layer("fixed_point").get_weights()
-    norms = np.linalg.norm(kernel, ord=2, axis=(1, 2))
-    np.testing.assert_allclose(norms, 0.3, rtol=1e-5)
+def test_stays_a_contraction_in_training() -> None:
+    model = build("contraction=0.3", "units=8")
+    layer = model.get_layer("fixed_point")
+
+    def factors() -> np.ndarray:
+        # One row of W is one column of the kernel.
+        return np.abs(layer.get_weights()[0]).sum(axis=-2)
+
+    assert np.all(factors() <= 0.3 + 1e-6)
+    (weight,) = layer.trainable_variables
+    optimizer = keras.optimizers.SGD(1.0)
+    optimizer.apply([-tf.ones_like(weight)], [weight])
+    np.testing.assert_allclose(factors(), 0.3, rtol=1e-6)
+
+
+def test_bound_leaves_small_weights_alone() -> None:
+    weights = np.array([[0.1, -0.5], [0.0, 0.5]], "float32")
+    capped = equilibrium.MaxAbsSum(0.5)(weights)
+    np.testing.assert_allclose(capped, [[0.1, -0.25], [0.0, 0.25]])
 
 
 def test_passes_its_options_on() -> None:
     model = build("maximum_iterations=7", "tolerance=0.5", "filters=2")
     layer = model.get_layer("fixed_point")
-    assert (layer.maximum_iterations, layer.tolerance) == (7, 0.5)
+    assert (layer.settings.maximum_iterations, layer.tolerance) == (7, 0.5)
     assert model.get_layer("conv").filters == 2
 
 

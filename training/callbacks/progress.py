@@ -59,10 +59,18 @@ class _Lines(keras.callbacks.Callback):
 
 
 def _describe(logs: Mapping[str, float]) -> str:
-    """Returns `loss 0.0512, accuracy 0.983, examples/s 11,200`."""
+    """Returns `loss 0.0512, accuracy 0.983, examples/s 11,200`.
+
+    A layer that iterates reports the share of examples that have converged;
+    it is only shown if some have not.
+    """
     words = []
     for name in _SHOWN:
         if name in logs:
             text = f"{logs[name]:,.{0 if name == _SHOWN[-1] else 4}f}"
             words.append(f"{name.replace('_per_sec', '/s')} {text}")
+    for name, value in logs.items():
+        layer, found, _ = name.rpartition("_converged")
+        if found and not value >= 1:
+            words.append(f"{layer} has not converged for {1 - value:.1%}")
     return ", ".join(words)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model.layers import fixed_point
+from model.layers import _iteration
 from model.layers.batched_mat_vec import BatchedMatVec
 from model.layers.fixed_point import FixedPoint
 from tests.layer_checks import Case
@@ -53,6 +53,27 @@ CASES = [
     Case(
         name="model",
         kwargs=lambda: {"cell": make_cell(), "maximum_iterations": 12},
+        input_shape=(8, 3, 4),
+        num_variables=1,
+    ),
+    Case(
+        name="unrolled",
+        kwargs=lambda: {
+            "cell": make_cell(),
+            "maximum_iterations": 12,
+            "gradient": "unrolled",
+            "damping": 0.2,
+        },
+        input_shape=(8, 3, 4),
+        num_variables=1,
+    ),
+    Case(
+        name="accelerated",
+        kwargs=lambda: {
+            "cell": make_cell(),
+            "tolerance": 1e-6,
+            "memory": 3,
+        },
         input_shape=(8, 3, 4),
         num_variables=1,
     ),
@@ -115,14 +136,43 @@ def test_matches_loop_over_examples(
 
 
 def test_stops_with_the_last_example() -> None:
-    layer = FixedPoint(LazyCell(), maximum_iterations=100, tolerance=1e-3)
+    layer = FixedPoint(
+        LazyCell(), maximum_iterations=100, tolerance=1e-3, gradient="unrolled"
+    )
     x = make_examples("float32")[:, 0]
     layer.build(x.shape)
     layer.cell.num_calls = 0
     layer(x)
     kernel = layer.cell.dense.get_weights()[0]
     _, counts = solve(kernel[None], x[:, None], 100, 1e-3)
-    assert layer.cell.num_calls == max(counts)
+    # The accepted state is applied once more, outside the loop.
+    assert layer.cell.num_calls == max(counts) + 1
+
+
+def test_eager_calls_trace_the_loop_once() -> None:
+    layer = FixedPoint(LazyCell(), maximum_iterations=100, tolerance=1e-3)
+    x = make_examples("float32")[:, 0]
+    layer(x)
+    layer.cell.num_calls = 0
+    layer(x)
+    assert layer.cell.num_calls == 1
+
+
+def test_reports_its_iterations() -> None:
+    layer = make_layer(maximum_iterations=6, tolerance=1e-3)
+    x = tf.constant(make_examples())
+    _, counts = solve(layer.cell.get_weights()[0], x.numpy(), 6, 1e-3)
+    _, needed = solve(layer.cell.get_weights()[0], x.numpy(), 100, 1e-3)
+    outputs = layer(x)
+    changes = np.abs(layer.cell([outputs, x]) - outputs).max(axis=(1, 2))
+    model = keras.Sequential([layer])
+    reported = {metric.name: metric.result() for metric in model.metrics}
+    name = layer.name
+    np.testing.assert_allclose(reported[f"{name}_iterations"], np.mean(counts))
+    converged = np.mean(np.array(needed) <= 6)
+    assert 0 < converged < 1
+    np.testing.assert_allclose(reported[f"{name}_converged"], converged)
+    assert reported[f"{name}_residual"] > np.mean(changes)
 
 
 @pytest.mark.parametrize("mode", ["eager", "graph", "jit"])
@@ -166,8 +216,9 @@ def test_cell_may_lose_its_static_shape() -> None:
     np.testing.assert_allclose(outputs, np.full([2, 3], 2.0), atol=1e-3)
 
 
-def test_not_a_number_stays_visible_and_alone() -> None:
-    layer = make_layer(maximum_iterations=1000)
+@pytest.mark.parametrize("memory", [0, 3])
+def test_not_a_number_stays_visible_and_alone(memory: int) -> None:
+    layer = make_layer(maximum_iterations=1000, memory=memory)
     x = make_examples()
     clean = layer(x).numpy()
     x[2, 0, 0] = np.nan
@@ -178,26 +229,183 @@ def test_not_a_number_stays_visible_and_alone() -> None:
     )
 
 
-def test_gradients_match_finite_differences() -> None:
-    layer = make_layer(maximum_iterations=40, tolerance=0.0)
-    x = tf.constant(make_examples()[3:5])
+def gradients(layer: FixedPoint, x: tf.Tensor) -> list[tf.Tensor]:
+    """By the input and by the kernel, of the sum of sines of the output."""
     with tf.GradientTape() as tape:
         tape.watch(x)
         value = tf.reduce_sum(tf.sin(layer(x)))
-    kernel = layer.cell.trainable_variables[0].value
-    of_x, of_kernel = tape.gradient(value, [x, kernel])
+    return tape.gradient(value, [x, layer.cell.trainable_variables[0].value])
+
+
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {"gradient": "unrolled"},
+        {"gradient": "implicit"},
+        {"gradient": "implicit", "damping": 0.3},
+        {"gradient": "implicit", "memory": 3},
+    ],
+    ids=["unrolled", "implicit", "damped", "accelerated"],
+)
+def test_gradients_match_finite_differences(kwargs: dict[str, object]) -> None:
+    layer = make_layer(maximum_iterations=120, tolerance=0.0, **kwargs)
+    x = tf.constant(make_examples()[3:5])
+    kernel = layer.cell.get_weights()[0]
 
     def loss(x: np.ndarray, kernel: np.ndarray) -> float:
-        return np.sum(np.sin(solve(kernel, x, 40, 0.0)[0]))
+        return np.sum(np.sin(solve(kernel, x, 120, 0.0)[0]))
 
-    point = [x.numpy(), kernel.numpy()]
-    for i, gradient in enumerate([of_x, of_kernel]):
+    point = [x.numpy(), kernel]
+    for i, gradient in enumerate(gradients(layer, x)):
         for index in np.ndindex(*gradient.shape):
             step = np.zeros(gradient.shape)
             step[index] = 1e-6
             up = loss(*point[:i], point[i] + step, *point[i + 1 :])
             down = loss(*point[:i], point[i] - step, *point[i + 1 :])
             assert abs((up - down) / 2e-6 - gradient[index]) < 1e-8
+
+
+def test_gradient_is_solved_to_the_size_of_the_loss() -> None:
+    layer = make_layer(tolerance=1e-6)
+    x = tf.constant(make_examples()[3:])
+    whole = gradients(layer, x)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        tiny = 1e-9 * tf.reduce_sum(tf.sin(layer(x)))
+    np.testing.assert_allclose(
+        1e9 * tape.gradient(tiny, x), whole[0], rtol=1e-6, atol=1e-9
+    )
+
+
+def test_unrolled_keeps_the_iterations_and_implicit_does_not() -> None:
+    def num_stacks(gradient: str) -> int:
+        layer = FixedPoint(make_cell(), gradient=gradient)
+        layer.build((None, 3, 4))
+        run = tf.function(lambda x: gradients(layer, x), autograph=False)
+        spec = tf.TensorSpec([None, 3, 4], tf.float32)
+        graph = run.get_concrete_function(spec).graph.as_graph_def()
+        functions = [*graph.library.function]
+        nodes = [node for body in functions for node in body.node_def]
+        return sum(node.op == "TensorListPushBack" for node in nodes)
+
+    assert num_stacks("unrolled") > 0
+    assert num_stacks("implicit") == 0
+
+
+def linear_layer(slope: float, **kwargs: object) -> FixedPoint:
+    """Its cell is `slope · h + x`; the fixed point is `x / (1 - slope)`."""
+    h, x = keras.Input([1]), keras.Input([1])
+    return FixedPoint(keras.Model([h, x], slope * h + x), **kwargs)
+
+
+def test_damping_calms_an_oscillation() -> None:
+    x = tf.constant([[1.0], [-2.0]])
+    wild = linear_layer(-1.2, maximum_iterations=60)(x)
+    calm = linear_layer(-1.2, maximum_iterations=60, damping=0.5)(x)
+    assert np.max(np.abs(wild)) > 100
+    np.testing.assert_allclose(calm, x / 2.2, atol=1e-3)
+
+
+def test_acceleration_needs_fewer_iterations() -> None:
+    x = make_examples()
+    counts = []
+    for memory in (0, 8):
+        layer = make_layer(
+            maximum_iterations=2000, tolerance=1e-9, memory=memory
+        )
+        layer.cell.set_weights([0.97 * layer.cell.get_weights()[0] / 0.7])
+        expected, _ = solve(layer.cell.get_weights()[0], x, 5000, 1e-12)
+        np.testing.assert_allclose(layer(x), expected, rtol=0, atol=1e-6)
+        counts.append(float(layer.convergence[0].result()))
+    assert counts[1] < 0.7 * counts[0]
+
+
+def test_accelerated_row_does_not_depend_on_its_batch() -> None:
+    layer = make_layer(tolerance=1e-8, memory=3)
+    x = make_examples()
+    together = layer(x)
+    for i in range(len(x)):
+        np.testing.assert_allclose(
+            layer(x[i : i + 1])[0], together[i], rtol=0, atol=1e-12
+        )
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph", "jit"])
+@pytest.mark.parametrize("gradient", ["implicit", "unrolled"])
+def test_nested_loop_in_the_cell(mode: str, gradient: str) -> None:
+    """A cell that is a loop itself, with a raw weight of its own."""
+
+    class Twice(keras.layers.Layer):
+        def build(self, shapes: object) -> None:
+            del shapes
+            self.scale = self.add_weight(shape=(), initializer="ones")
+
+        def call(self, inputs: list[tf.Tensor]) -> tf.Tensor:
+            h, x = inputs
+            return tf.while_loop(
+                lambda k, h: k < 2,
+                lambda k, h: (k + 1, 0.5 * self.scale * h + x),
+                (0, h),
+                maximum_iterations=2,
+            )[1]
+
+        def compute_output_shape(self, shapes: list[object]) -> object:
+            return shapes[1]
+
+    layer = FixedPoint(Twice(), tolerance=1e-7, gradient=gradient)
+    layer.build((None, 3))
+    x = tf.constant([[0.1, 0.2, 0.3], [1.0, 2.0, 3.0]])
+
+    def run(x: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            outputs = layer(x)
+        scale = layer.cell.scale.value
+        return [outputs, *tape.gradient(outputs, [x, scale])]
+
+    if mode != "eager":
+        run = tf.function(run, autograph=False, jit_compile=mode == "jit")
+    outputs, of_x, of_scale = run(x)
+    # h = 2 x, where h = s h / 2 + x has the derivative h / 2 / (1 - s / 2).
+    np.testing.assert_allclose(outputs, 2 * x, rtol=1e-5)
+    np.testing.assert_allclose(of_x, np.full([2, 3], 2.0), rtol=1e-5)
+    np.testing.assert_allclose(of_scale, np.sum(2 * x), rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph", "jit"])
+def test_fixed_count_matches_closed_form(mode: str) -> None:
+    """Three turns of `h <- A h + tanh(h) + x`, which is no contraction."""
+    matrix = np.random.default_rng(0).normal(size=(4, 4))
+    h, x = keras.Input([4], dtype="float64"), keras.Input([4], dtype="float64")
+    dense = keras.layers.Dense(4, use_bias=False, dtype="float64")
+    cell = keras.Model([h, x], dense(h) + keras.ops.tanh(h) + x)
+    cell.set_weights([matrix.T])
+    layer = FixedPoint(
+        cell,
+        maximum_iterations=3,
+        tolerance=0.0,
+        gradient="unrolled",
+        dtype="float64",
+    )
+    layer.build((None, 4))
+
+    def run(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            outputs = layer(x)
+        return outputs, tape.gradient(outputs, x)
+
+    if mode != "eager":
+        run = tf.function(run, autograph=False, jit_compile=mode == "jit")
+    x = np.array([0.1, -0.2, 0.3, 0.4])
+    outputs, of_x = run(tf.constant(x[None]))
+    expected, derivative = np.zeros(4), np.zeros((4, 4))
+    for _ in range(3):
+        slope = matrix + np.diag(1 - np.tanh(expected) ** 2)
+        derivative = slope @ derivative + np.eye(4)
+        expected = matrix @ expected + np.tanh(expected) + x
+    np.testing.assert_allclose(outputs[0], expected, rtol=1e-10)
+    np.testing.assert_allclose(of_x[0], derivative.sum(axis=0), rtol=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +415,7 @@ def test_gradients_match_finite_differences() -> None:
 def test_change_is_measured_in_a_wide_type(dtype: str, wide: str) -> None:
     new = tf.constant([[1.0, -3.0], [0.0, 0.0]], dtype)
     old = tf.constant([[1.0, -1 / 256], [0.0, 0.5]], dtype)
-    change = fixed_point._largest_change(new, old)
+    change = _iteration.largest_change(new, old)
     assert change.dtype == wide
     # In bfloat16 the first would be 3.
     np.testing.assert_array_equal(change, [3 - 1 / 256, 0.5])
@@ -265,10 +473,28 @@ numpy.save({str(tmp_path / "y.npy")!r}, loaded(x))
         ({"maximum_iterations": 1.5}, "maximum_iterations=1.5"),
         ({"tolerance": -1.0}, "tolerance=-1.0"),
         ({"tolerance": float("nan")}, "tolerance=nan"),
+        ({"tolerance": 0}, "tolerance=0.*give maximum_iterations"),
+        ({"damping": 1.0}, "damping=1.0"),
+        ({"memory": -1}, "memory=-1"),
+        ({"gradient": "none"}, "gradient='none'.*implicit or unrolled"),
+        (
+            {"gradient": "unrolled", "memory": 2},
+            "memory=2.*needs gradient='implicit'",
+        ),
     ],
-    ids=["no_iterations", "fraction", "negative", "not_a_number"],
+    ids=[
+        "no_iterations",
+        "fraction",
+        "negative",
+        "not_a_number",
+        "endless",
+        "damping",
+        "memory",
+        "gradient",
+        "unrolled_memory",
+    ],
 )
-def test_rejects_settings(kwargs: dict[str, float], message: str) -> None:
+def test_rejects_settings(kwargs: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         FixedPoint(make_cell(), **kwargs)
 

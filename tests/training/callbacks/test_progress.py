@@ -28,6 +28,14 @@ def test_plain_lines_elsewhere(capsys) -> None:
     ]
 
 
+def test_says_when_a_layer_has_not_converged(capsys) -> None:
+    callback = progress.make(_context())
+    callback.on_test_end({"loss": 0.25, "a_converged": 1.0, "b_converged": 0.9})
+    assert capsys.readouterr().out.splitlines() == [
+        "step 0: evaluation loss 0.2500, b has not converged for 10.0%"
+    ]
+
+
 def test_a_bar_on_a_terminal(capsys, monkeypatch) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     callback = progress.make(_context())
