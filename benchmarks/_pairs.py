@@ -1,9 +1,12 @@
 """Takes turns and reports ratios: a machine's speed drifts, a pair's less."""
 
+import time
 from collections.abc import Callable
+from typing import Any
 from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 _DRAWS = 2000
 
@@ -35,6 +38,38 @@ def compare(
         *np.median(rates, axis=0).tolist(),
         ratio(rates[:, 0] / rates[:, 1]),
     )
+
+
+def rounds(
+    contestants: dict[str, Callable[[], Any]], count: int
+) -> dict[str, np.ndarray]:
+    """Times each contestant once a round, in alternation.
+
+    A turn begins with a call that does not count: threads that slept while the
+    one before ran alone take up to a millisecond to wake.
+
+    Args:
+        contestants: Name → function whose result, a nest of tensors, is waited
+            for: an accelerator works on after the call has returned.
+        count: Rounds.
+
+    Returns:
+        Name → seconds, `[count]`.
+    """
+    times = np.array(
+        [
+            [(_seconds(run), _seconds(run))[1] for run in contestants.values()]
+            for _ in range(count)
+        ]
+    )
+    return dict(zip(contestants, times.T, strict=True))
+
+
+def _seconds(run: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    for tensor in tf.nest.flatten(run()):
+        np.asarray(tensor)
+    return time.perf_counter() - start
 
 
 def ratio(ratios: np.ndarray) -> Ratio:

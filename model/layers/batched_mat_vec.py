@@ -1,4 +1,4 @@
-"""One learned matrix per group of features, or matrices that are data.
+"""One learned matrix per group of features.
 
 Shapes: `B` batch, `...` any further leading axes, `N` groups, `K` values of a
 group, `M` units.
@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from model.layers import _inputs
+from model.layers.mat_vec import row_by_matrix
 
 
 @keras.saving.register_keras_serializable(package="keras_template")
@@ -125,9 +126,14 @@ class BatchedMatVec(keras.layers.Layer):
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         _inputs.check_floating(self.name, input=inputs)
+        flat = tf.reshape(inputs, [-1, *inputs.shape[-2:]])
         if self.shared:
-            flat = tf.reshape(inputs, [-1, inputs.shape[-1]])
-            outputs = tf.matmul(flat, self.kernel)
+            rows = tf.reshape(inputs, [-1, inputs.shape[-1]])
+            outputs = tf.matmul(rows, self.kernel)
+        elif flat.shape[0] == 1:
+            outputs = row_by_matrix(
+                tf.reshape(flat, [-1, 1, flat.shape[2]]), self.kernel
+            )
         else:
             # Two transposes around a product of [N, B, K] and [N, K, M]. Best
             # compromise of seven forms; ms forward and backward, 2 CPU cores:
@@ -136,14 +142,20 @@ class BatchedMatVec(keras.layers.Layer):
             #   einsum bnk,nkm->bnm      0.7         100          11
             #   einsum ...nk,nkm->...nm  0.8         189         317
             #   tf.linalg.matvec         0.7          58         138
-            flat = tf.reshape(inputs, [-1, *inputs.shape[-2:]])
             by_group = tf.transpose(flat, [1, 0, 2])
-            outputs = tf.transpose(tf.matmul(by_group, self.kernel), [1, 0, 2])
-        shape = tf.concat([tf.shape(inputs)[:-1], [self.units]], 0)
-        outputs = tf.reshape(outputs, shape)
+            outputs = tf.matmul(by_group, self.kernel)
+            outputs = tf.transpose(outputs, [1, 0, 2])
+        outputs = tf.reshape(outputs, self._output_shape_of(inputs))
         if self.bias is not None:
             outputs += self.bias
         return self.activation(outputs)
+
+    def _output_shape_of(self, inputs: tf.Tensor) -> Any:
+        shape = [*inputs.shape[:-1], self.units]
+        if shape.count(None) > 1:
+            return tf.concat([tf.shape(inputs)[:-1], [self.units]], 0)
+        # Known when it is traced, apart from one: nothing to compute.
+        return [-1 if size is None else size for size in shape]
 
     def compute_output_shape(
         self, input_shape: Sequence[int | None]
@@ -165,43 +177,6 @@ class BatchedMatVec(keras.layers.Layer):
             "kernel_constraint": serialize(self.kernel_constraint),
             "bias_constraint": serialize(self.bias_constraint),
         }
-
-
-def matvec(matrix: Any, vector: Any) -> Any:
-    """Multiplies matrices that are data, not weights, by vectors.
-
-    Runs on tensors and in Functional models. One contraction forward, one for
-    each gradient that is asked for.
-
-    Args:
-        matrix: `[..., M, K]`, floating point.
-        vector: `[..., K]`, of the same leading axes and dtype.
-
-    Returns:
-        `[..., M]`.
-
-    Raises:
-        ValueError: if ranks, lengths or dtypes do not fit.
-    """
-    ranks = len(matrix.shape) - 1, len(vector.shape)
-    if ranks[0] != ranks[1] or ranks[1] < 1:
-        raise ValueError(
-            f"matvec: shapes {tuple(matrix.shape)} and {tuple(vector.shape)} "
-            "are not [..., rows, values] and [..., values]."
-        )
-    if matrix.shape[-1] != vector.shape[-1]:
-        raise ValueError(
-            f"matvec: matrices {tuple(matrix.shape)} take vectors of "
-            f"{matrix.shape[-1]} values, not of {vector.shape[-1]}."
-        )
-    names = [keras.backend.standardize_dtype(t.dtype) for t in (matrix, vector)]
-    if names[0] != names[1] or "float" not in names[0]:
-        raise ValueError(
-            f"matvec: dtypes {names[0]} and {names[1]} must be one floating "
-            "point type; cast them."
-        )
-    column = keras.ops.expand_dims(vector, -1)
-    return keras.ops.squeeze(keras.ops.matmul(matrix, column), -1)
 
 
 def _each(

@@ -13,7 +13,7 @@ import tensorflow as tf
 from model.layers import _conjugate_directions
 from model.layers import _convergence
 from model.layers import _inputs
-from model.layers.batched_mat_vec import matvec as matrix_times_vector
+from model.layers import mat_vec
 
 _PRECONDITIONERS = ("learned", "jacobi", "none")
 # Largest |A - Aᵀ| over the largest |A| of what counts as symmetric.
@@ -137,7 +137,6 @@ class ConjugateGradient(keras.layers.Layer):
                 f"{self.name}: A has shape {tuple(operand)}; for b of shape "
                 f"{tuple(vector)} it must be [batch, {vector[1]}, {vector[1]}]."
             )
-        self.log_scale = None
         if self.preconditioner == "learned":
             self.log_scale = self.add_weight(
                 shape=(vector[1],), initializer="zeros", name="log_scale"
@@ -192,7 +191,7 @@ class ConjugateGradient(keras.layers.Layer):
         )
 
     def _times(self, operand: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
-        return (self.matvec or matrix_times_vector)(operand, vectors)
+        return (self.matvec or mat_vec.matvec)(operand, vectors)
 
     def _find_only(self, operand: tf.Tensor, vector: tf.Tensor) -> _Found:
         run = _conjugate_directions.find(*self._arguments(operand, vector))

@@ -31,3 +31,18 @@ def test_interval_holds_the_median_and_narrows_with_pairs() -> None:
     assert few.low <= few.median <= few.high
     assert many.high - many.low < few.high - few.low
     assert many.median == pytest.approx(1.0, abs=0.02)
+
+
+def test_rounds_alternate_and_count_the_second_call_of_a_turn() -> None:
+    calls = []
+    contestants = {
+        name: lambda name=name: calls.append(name) or np.zeros(1)
+        for name in "ab"
+    }
+    times = _pairs.rounds(contestants, 3)
+    assert "".join(calls) == "aabb" * 3
+    assert {name: len(values) for name, values in times.items()} == {
+        "a": 3,
+        "b": 3,
+    }
+    assert np.all(np.concatenate(list(times.values())) > 0)

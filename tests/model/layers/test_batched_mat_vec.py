@@ -4,7 +4,6 @@ import pytest
 import tensorflow as tf
 
 from model.layers.batched_mat_vec import BatchedMatVec
-from model.layers.batched_mat_vec import matvec
 from tests.layer_checks import Case
 
 CASES = [
@@ -189,78 +188,3 @@ def test_rejects_other_groups_than_built_for() -> None:
 def test_rejects_integers() -> None:
     with pytest.raises(TypeError, match="input is int32"):
         BatchedMatVec(2)(tf.zeros([2, 3, 4], tf.int32))
-
-
-@pytest.mark.parametrize(
-    "leading", [(), (6,), (2, 3)], ids=["none", "one", "two"]
-)
-def test_matvec_matches_numpy(leading: tuple[int, ...]) -> None:
-    random = np.random.default_rng(0)
-    matrix = random.normal(size=(*leading, 4, 5))
-    vector = random.normal(size=(*leading, 5))
-    found = matvec(tf.constant(matrix), tf.constant(vector))
-    expected = np.einsum("...mk,...k->...m", matrix, vector)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
-def test_matvec_makes_nothing_larger_than_its_gradients() -> None:
-    """Forward, by the matrix and by the vector: three products, no more."""
-
-    def run(matrix: tf.Tensor, vector: tf.Tensor) -> list[tf.Tensor]:
-        with tf.GradientTape() as tape:
-            tape.watch([matrix, vector])
-            outputs = matvec(matrix, vector)
-        return tape.gradient(outputs, [matrix, vector], outputs)
-
-    specs = [tf.TensorSpec([None, 4, 5]), tf.TensorSpec([None, 5])]
-    graph = tf.function(run, autograph=False).get_concrete_function(*specs)
-    shapes = [
-        output.shape.as_list()
-        for operation in graph.graph.get_operations()
-        for output in operation.outputs
-        if output.shape.rank == 3 and output.shape[-1] != 1
-    ]
-    products = [
-        operation
-        for operation in graph.graph.get_operations()
-        if "MatMul" in operation.type
-    ]
-    assert len(products) == 3
-    assert shapes
-    assert all(shape[1:] == [4, 5] for shape in shapes)
-    random = np.random.default_rng(0)
-    matrix = random.normal(size=(6, 4, 5)).astype("float32")
-    vector = random.normal(size=(6, 5)).astype("float32")
-    of_matrix, of_vector = run(tf.constant(matrix), tf.constant(vector))
-    outputs = np.einsum("bmk,bk->bm", matrix, vector)
-    expected = outputs[:, :, None] * vector[:, None, :]
-    np.testing.assert_allclose(of_matrix, expected, rtol=1e-4, atol=1e-5)
-    expected = np.einsum("bmk,bm->bk", matrix, outputs)
-    np.testing.assert_allclose(of_vector, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_matvec_in_a_functional_model() -> None:
-    inputs = [keras.Input([4, 5]), keras.Input([5])]
-    model = keras.Model(inputs, matvec(*inputs))
-    assert model.output.shape == (None, 4)
-    outputs = model([tf.ones([2, 4, 5]), tf.ones([2, 5])])
-    np.testing.assert_array_equal(outputs, np.full([2, 4], 5.0))
-
-
-@pytest.mark.parametrize(
-    ("matrix", "vector", "message"),
-    [
-        (tf.TensorSpec([2, 3, 4]), tf.TensorSpec([4]), "are not"),
-        (tf.TensorSpec([4]), tf.TensorSpec([]), "are not"),
-        (tf.TensorSpec([2, 3, 4]), tf.TensorSpec([2, 3]), "of 4 values"),
-        (tf.TensorSpec([3, 4]), tf.TensorSpec([4], "float64"), "float64"),
-        (tf.TensorSpec([3, 4], "int32"), tf.TensorSpec([4], "int32"), "int32"),
-    ],
-    ids=["ranks", "rank", "lengths", "dtypes", "integers"],
-)
-def test_matvec_rejects_what_does_not_fit(
-    matrix: tf.TensorSpec, vector: tf.TensorSpec, message: str
-) -> None:
-    arguments = [tf.zeros(spec.shape, spec.dtype) for spec in (matrix, vector)]
-    with pytest.raises(ValueError, match=message):
-        matvec(*arguments)

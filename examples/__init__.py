@@ -1,0 +1,1 @@
+"""Answers to questions that people ask; `python -m examples.<name>`."""

@@ -1,0 +1,49 @@
+import json
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks import layers
+
+KEYS = {
+    "layers.batched_mat_vec.vs_memory",
+    "layers.batched_mat_vec.vs_best",
+    "layers.batched_mat_vec.vs_python_loop",
+    "layers.batched_mat_vec.shared.added_mb",
+    "layers.batched_mat_vec.shared.times_matmul",
+    "layers.fixed_point.implicit.memory_ratio",
+    "layers.fixed_point.unrolled.memory_ratio",
+    "layers.scan_recurrence.64.loop_vs_scan",
+}
+
+
+def test_prints_tables_and_writes_flat_json(
+    tmp_path, monkeypatch, capsys
+) -> None:
+    path = tmp_path / "layers.json"
+    words = [f"--json={path}", "--rounds=2", "--num=20"]
+    small = ["--size=5", "--batch=16", "--longest=64"]
+    monkeypatch.setattr(
+        sys, "argv", ["layers", *words, *small, "--iterations", "2", "20"]
+    )
+    layers.main()
+    figures = json.loads(path.read_text())
+    assert KEYS <= figures.keys()
+    assert all(isinstance(value, float) for value in figures.values())
+    assert all(figures[key] > 0 for key in KEYS)
+    printed = capsys.readouterr().out
+    for way in ("eager loop", "map_fn", "while_loop, XLA", "vectorized_map"):
+        assert way in printed
+
+
+def test_ways_compute_the_same() -> None:
+    matrices = tf.random.stateless_normal([7, 5, 5], (1, 2))
+    vectors = tf.random.stateless_normal([7, 5], (3, 4))
+    expected = np.einsum("nmk,nk->nm", matrices, vectors)
+    fast, slow = layers._ways(matrices, vectors)
+    total = fast.pop("memory")()
+    np.testing.assert_allclose(total, np.sum(matrices), rtol=1e-4)
+    for run in (fast | slow).values():
+        found = np.reshape(run(), [7, 5])
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
