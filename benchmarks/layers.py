@@ -227,7 +227,7 @@ def main() -> None:
         **measure_products(arguments.num, arguments.size, rounds),
         **measure_shared(512, 512, rounds),
         **measure_fixed_point(arguments.iterations, batch=arguments.batch),
-        **measure_recurrence(lengths, rounds // 2),
+        **measure_recurrence(lengths, max(1, rounds // 2)),
     }
     if arguments.json:
         with open(arguments.json, "w") as file:

@@ -39,7 +39,7 @@ def find(
     Args:
         times: `A`, symmetric positive definite.
         precondition: An approximation of its inverse, likewise.
-        vector: `b` `[B, K]`.
+        vector: `b` `[B, K]`, of size 1 or so: it is squared.
         tolerance: Largest accepted residual, relative to `b`.
         maximum_iterations: Bound.
     """
@@ -134,3 +134,11 @@ def _divide(active: tf.Tensor, over: tf.Tensor, under: tf.Tensor) -> tf.Tensor:
 
 def _dot(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(one * other, axis=-1)
+
+
+def size(vector: tf.Tensor) -> tf.Tensor:
+    """Returns the largest absolute value of each `[B, 1]`; 1 for zero."""
+    largest = tf.reduce_max(tf.abs(vector), axis=-1, keepdims=True)
+    return tf.stop_gradient(
+        tf.where(largest > 0, largest, tf.ones_like(largest))
+    )

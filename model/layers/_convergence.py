@@ -4,8 +4,13 @@ Keras finds the metrics of a layer by itself: they are in `model.metrics`, and
 whoever trains the model resets and reports them. Padded rows count too.
 """
 
+import math
+import numbers
+
 import keras
 import tensorflow as tf
+
+from model.layers import _inputs
 
 
 def check_arguments(maximum_iterations: int | None, tolerance: float) -> None:
@@ -13,21 +18,22 @@ def check_arguments(maximum_iterations: int | None, tolerance: float) -> None:
 
     Raises:
         ValueError: if `maximum_iterations` is not a positive integer or None,
-            `tolerance` is not 0 or more, or both say that there is no end.
+            `tolerance` is not a finite number of 0 or more, or both say that
+            there is no end.
     """
+    if not isinstance(tolerance, numbers.Real) or not 0 <= tolerance < math.inf:
+        raise ValueError(f"tolerance={tolerance!r}: must be 0 or more.")
     if maximum_iterations is None:
         if tolerance == 0:
             raise ValueError(
                 "tolerance=0: an iteration may never stay still; give "
                 "maximum_iterations as well."
             )
-    elif not isinstance(maximum_iterations, int) or maximum_iterations < 1:
+    elif not _inputs.is_count(maximum_iterations, 1):
         raise ValueError(
             f"maximum_iterations={maximum_iterations!r}: must be a positive "
             "integer."
         )
-    if not tolerance >= 0:
-        raise ValueError(f"tolerance={tolerance}: must be 0 or more.")
 
 
 def make_metrics(layer: str) -> list[keras.metrics.Mean]:
@@ -52,7 +58,7 @@ def update(
     metrics: list[keras.metrics.Mean],
     iterations: tf.Tensor,
     residual: tf.Tensor,
-    tolerance: float,
+    tolerance: float | tf.Tensor,
 ) -> None:
     """Adds a batch.
 
@@ -60,7 +66,7 @@ def update(
         metrics: As made.
         iterations: `[B]`, integers.
         residual: `[B]`; NaN has not converged.
-        tolerance: Largest residual of a converged example.
+        tolerance: Largest residual of a converged example, `[]` or `[B]`.
     """
     values = (iterations, residual, residual <= tolerance)
     for metric, value in zip(metrics, values, strict=True):

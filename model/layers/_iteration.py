@@ -9,8 +9,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
+import ml_dtypes
 import numpy as np
 import tensorflow as tf
+
+from model.layers import _inputs
 
 # Times the precision of the type: added to the diagonal of a Gram matrix of
 # largest diagonal 1, so that its factor exists.
@@ -29,7 +32,7 @@ class Settings:
     """Steps that Anderson acceleration looks back on; 0: none."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.memory, int) or self.memory < 0:
+        if not _inputs.is_count(self.memory, 0):
             raise ValueError(
                 f"memory={self.memory!r}: must be an integer of 0 or more."
             )
@@ -76,7 +79,7 @@ def find(
     ) -> list[tf.Tensor]:
         new = function(h)
         iterations += tf.cast(active, tf.int32)
-        moves = largest_change(new, h) > tolerance
+        moves = largest_change(new, h) > limit(new, tolerance)
         active = tf.logical_and(active, moves)
         if memory:
             new, history = _accelerate(k, h, new, history, 1 - damping)
@@ -86,6 +89,8 @@ def find(
         return [k + 1, h, active, iterations, *history]
 
     batch = tf.shape(start)[:1]
+    if settings.maximum_iterations == 1:  # XLA differentiates no empty loop
+        return Found(start, tf.ones(batch, tf.int32))
     _, state, active, iterations, *_ = tf.while_loop(
         lambda k, h, active, *_: tf.reduce_any(active),
         iterate,
@@ -103,6 +108,20 @@ def largest_change(new: tf.Tensor, old: tf.Tensor) -> tf.Tensor:
     """
     change = tf.abs(_widen(new) - _widen(old))
     return tf.reduce_max(change, axis=list(range(1, len(change.shape))))
+
+
+def limit(new: tf.Tensor, tolerance: float | tf.Tensor) -> tf.Tensor:
+    """Returns the largest change that counts as none, `[]` or `[B]`.
+
+    In half precision that is at least one step of rounding of the largest
+    value: a smaller tolerance would wait for no change at all.
+    """
+    tolerance = tf.cast(tolerance, _widen(new).dtype)
+    if new.dtype.size >= 4:
+        return tolerance
+    rounding = float(ml_dtypes.finfo(new.dtype.as_numpy_dtype).eps)
+    size = largest_change(new, tf.zeros_like(new))
+    return tf.maximum(tolerance, rounding * size)
 
 
 def _widen(tensor: tf.Tensor) -> tf.Tensor:

@@ -36,16 +36,17 @@ class FixedPoint(keras.layers.Layer):
     mates: not by a bit, if the cell computes a row the same way in any batch.
 
     Stopping rule: the change of one application of the cell, in the unit of
-    `h`, as maximum norm over an example, measured in float32 or wider. A norm
-    that is not a number stops its example and stays visible in the output.
+    `h`, as maximum norm over an example, measured in float32 or wider; in half
+    precision a step of rounding of the largest value is no change. A norm that
+    is not a number stops its example and stays visible in the output.
 
     Gradients: `implicit` solves `v = dy + Jᵀ v`, where `J` is the derivative
     of the cell by `h` at the result, by the same iteration until `v` changes
     by no more than `tolerance · max |dy|`, and applies the cell's gradient
     once. Its memory does not depend on the number of iterations; it is the
     gradient of the fixed point, so an example should have converged, and the
-    cell must be a contraction there. `unrolled` differentiates the iterations
-    that were made, whatever they found, and keeps all of them.
+    cell must be a contraction there. It has no second derivative. `unrolled`
+    differentiates the iterations that were made, and keeps all of them.
 
     XLA: compiles forward and backward if both are in one compiled function;
     that is what the static bound `maximum_iterations` is for.
@@ -56,9 +57,9 @@ class FixedPoint(keras.layers.Layer):
     Args:
         cell: Any Keras layer or model, called on `[h, x]`, that returns a
             tensor of the shape of `x`. Its variables belong to this layer. It
-            must be deterministic and must not update variables: no dropout,
-            no batch normalization, no activity losses. A Functional model
-            casts to the dtype of its inputs: give them the compute dtype.
+            must be deterministic and must not update variables but metrics:
+            no dropout, no batch normalization, no activity losses. A Functional
+            model casts to the dtype of its inputs: give them the compute dtype.
         maximum_iterations: Bound on the iterations, forward and backward.
             Positive; None: 50. An example that has not converged by then
             returns its last state; no error.
@@ -130,10 +131,10 @@ class FixedPoint(keras.layers.Layer):
         self.convergence = _convergence.make_metrics(self.name)
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        if len(input_shape) < 2:
+        if not _inputs.is_shape(input_shape) or len(input_shape) < 2:
             raise ValueError(
-                f"{self.name}: input shape {tuple(input_shape)} has fewer "
-                "than two axes; it must be [batch, ...]."
+                f"{self.name}: input shape {input_shape} is not that of one "
+                "tensor [batch, ...] of two axes or more."
             )
         narrow = [
             tensor.dtype
@@ -150,19 +151,21 @@ class FixedPoint(keras.layers.Layer):
         # layer it is: inside the loop it would be too late.
         x = keras.KerasTensor(input_shape, self.compute_dtype)
         state = self.cell([x, x])
-        if state.shape != x.shape:
+        if getattr(state, "shape", None) != x.shape:
             raise ValueError(
-                f"{self.name}: the cell maps {x.shape} to {state.shape}; it "
-                "must return the shape of its input."
+                f"{self.name}: the cell maps {x.shape} to {state}; it must "
+                "return one tensor of the shape of its input."
             )
         self._graph = tf.function(self._find_only, autograph=False)
 
-    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+    def call(
+        self, inputs: tf.Tensor, training: bool | None = None
+    ) -> tf.Tensor:
         _inputs.check_floating(self.name, input=inputs)
         implicit = self.gradient == "implicit"
         # Outside a graph a tape would record, and keep, every iteration.
         alone = self._graph if tf.executing_eagerly() else self._find_only
-        found = alone(inputs) if implicit else self._find(inputs)
+        found = alone(inputs, training) if implicit else self._find(inputs)
         state = found.state
         # Persistent: the backward pass iterates on the derivative by `state`.
         with tf.GradientTape(
@@ -171,9 +174,8 @@ class FixedPoint(keras.layers.Layer):
             tape.watch(state)
             outputs = self._apply(state, inputs)
         residual = _iteration.largest_change(outputs, state)
-        _convergence.update(
-            self.convergence, found.iterations, residual, self.tolerance
-        )
+        limit = _iteration.limit(outputs, self.tolerance)
+        _convergence.update(self.convergence, found.iterations, residual, limit)
         if implicit:
             outputs = self._with_implicit_gradient(outputs, state, tape)
         return outputs
@@ -190,8 +192,12 @@ class FixedPoint(keras.layers.Layer):
             self.settings,
         )
 
-    def _find_only(self, x: tf.Tensor) -> _iteration.Found:
+    def _find_only(
+        self, x: tf.Tensor, training: bool | None
+    ) -> _iteration.Found:
         """Finds the state without a gradient."""
+        # Keras tells the cell by itself; here it keeps two graphs apart.
+        del training
         return _iteration.Found(*map(tf.stop_gradient, self._find(x)))
 
     def _with_implicit_gradient(
@@ -206,7 +212,10 @@ class FixedPoint(keras.layers.Layer):
                 dy, tf.zeros_like(dy)
             )
             found = _iteration.find(pull_back, dy, tolerance, self.settings)
-            return pull_back(found.state)
+            return tf.raw_ops.PreventGradient(
+                input=pull_back(found.state),
+                message="a second derivative needs gradient='unrolled'",
+            )
 
         return tf.custom_gradient(lambda y: (tf.identity(y), gradient))(outputs)
 

@@ -45,11 +45,7 @@ class MatVec(keras.layers.Layer):
     """
 
     def build(self, input_shape: Sequence[Sequence[int | None]]) -> None:
-        if len(input_shape) != 2 or not isinstance(input_shape[0], Sequence):
-            raise ValueError(
-                f"{self.name}: called on {input_shape}; call it on [matrices, "
-                "vectors]."
-            )
+        _inputs.check_pair(self.name, input_shape, "[matrices, vectors]")
         _check_shapes(self.name, *map(tuple, input_shape))
 
     def call(self, inputs: Sequence[tf.Tensor]) -> tf.Tensor:
@@ -74,6 +70,7 @@ def matvec(matrices: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
         ValueError: if the shapes do not fit.
         TypeError: if the dtypes differ, or are not floating point.
     """
+    matrices, vectors = map(tf.convert_to_tensor, (matrices, vectors))
     _check_shapes("matvec", tuple(matrices.shape), tuple(vectors.shape))
     _inputs.check_floating("matvec", matrices=matrices, vectors=vectors)
     if matrices.dtype != vectors.dtype:

@@ -11,6 +11,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from model.layers import _inputs
+
 _METHODS = ("auto", "sequential", "vectorized")
 # From one slice to one tensor. A layer is one too.
 _Function = Callable[[tf.Tensor], tf.Tensor]
@@ -102,7 +104,7 @@ class ParallelMap(keras.layers.Layer):
     ) -> None:
         if not callable(function):
             raise TypeError(f"function={function!r}: must be callable.")
-        if not _can_be_saved(function):
+        if not _inputs.can_be_saved(function):
             raise ValueError(
                 f"function={function!r}: must be a Keras layer or decorated "
                 "with keras.saving.register_keras_serializable."
@@ -111,7 +113,7 @@ class ParallelMap(keras.layers.Layer):
             raise TypeError(f"axis={axis!r}: must be an integer.")
         if method not in _METHODS:
             raise ValueError(f"method={method!r}: must be one of {_METHODS}.")
-        if not isinstance(parallel_iterations, int) or parallel_iterations < 1:
+        if not _inputs.is_count(parallel_iterations, 1):
             raise ValueError(
                 f"parallel_iterations={parallel_iterations!r}: must be a "
                 "positive integer."
@@ -123,6 +125,10 @@ class ParallelMap(keras.layers.Layer):
         self.parallel_iterations = parallel_iterations
 
     def build(self, input_shape: Sequence[int | None]) -> None:
+        if not _inputs.is_shape(input_shape):
+            raise ValueError(
+                f"{self.name}: called on {input_shape}; call it on one tensor."
+            )
         # A symbolic call makes the variables of a layer here, whatever kind
         # of layer it is: inside the map it would be too late.
         self.compute_output_shape(input_shape)
@@ -213,13 +219,6 @@ class ParallelMap(keras.layers.Layer):
             copy.deepcopy(config["function"])
         )
         return cls(**{**config, "function": function})
-
-
-def _can_be_saved(function: _Function) -> bool:
-    if isinstance(function, keras.layers.Layer):
-        return True
-    name = keras.saving.get_registered_name(function)
-    return keras.saving.get_registered_object(name) is not None
 
 
 def _trace(function: _Function, *spec: Any) -> Any:

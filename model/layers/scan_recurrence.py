@@ -45,7 +45,8 @@ class ScanRecurrence(keras.layers.Layer):
     and the output alone. XLA compiles both directions, together or apart.
 
     Time of "loop" ÷ that of "scan", forward / and backward; above 1 the scan
-    is faster (two CPU cores, `B = 8`, float32):
+    is faster (two CPU cores, `B = 8`, float32; on an accelerator depth counts
+    more, and work less):
 
            T   diagonal, K = 64       full, K = 16        full, K = 64
                graph      XLA         graph      XLA      graph      XLA
@@ -54,12 +55,10 @@ class ScanRecurrence(keras.layers.Layer):
         1024   3.7/3.6  0.9/0.7     7.7/6.5  0.3/0.5
         4096   4.7/3.9  0.7/0.5      12/8.3  0.3/0.5
 
-    On an accelerator the depth matters more than here, and the work less.
-
     Args:
         method: "loop"; "scan", which needs a known `T`; or "auto": "scan" if
             `T` is known and `A` is diagonal or `K` at most 32, else "loop".
-            It cannot know whether XLA will compile it.
+            It cannot know of XLA.
         **kwargs: Those of `keras.layers.Layer`.
 
     Call arguments:
@@ -92,9 +91,9 @@ class ScanRecurrence(keras.layers.Layer):
         self.method = method
 
     def build(self, input_shape: Sequence[Sequence[int | None]]) -> None:
-        self._check_shapes(input_shape)
+        self._check(input_shape)
 
-    def _check_shapes(self, shapes: Sequence[Sequence[int | None]]) -> None:
+    def _check(self, shapes: Sequence[Sequence[int | None]]) -> None:
         if not _fit(shapes):
             raise ValueError(
                 f"{self.name}: inputs of shapes {shapes} do not fit; they must "
@@ -113,8 +112,7 @@ class ScanRecurrence(keras.layers.Layer):
                 f"{self.name}: inputs are {dtypes}; cast them to one floating "
                 "point type first."
             )
-        # Built once, it may be called on other shapes later.
-        self._check_shapes([tuple(tensor.shape) for tensor in inputs])
+        self._check([tuple(tensor.shape) for tensor in inputs])
         # In bfloat16 a sum of ones would stay at 256 for ever.
         wide = tf.float32 if inputs[0].dtype.size < 4 else inputs[0].dtype
         a, b, *initial = (tf.cast(tensor, wide) for tensor in inputs)
@@ -154,6 +152,8 @@ def _fit(shapes: Sequence[Any]) -> bool:
 def _loop(a: tf.Tensor, b: tf.Tensor, h: tf.Tensor) -> tf.Tensor:
     """Returns all states after `h`, step by step."""
     steps = b.shape[1] if b.shape[1] is not None else tf.shape(b)[1]
+    if b.shape[1] == 0:
+        return b  # XLA knows no buffer of nothing
     a, b = _swap(a), _swap(b)
 
     def step(

@@ -320,12 +320,68 @@ def test_half_precision_is_solved_in_float32() -> None:
     matrix, vector = (array.astype("float32") for array in systems(4, 6))
     layer = ConjugateGradient(dtype="mixed_bfloat16", preconditioner="none")
     found = layer([tf.constant(matrix), tf.constant(vector)])
-    rounded = [
-        tf.cast(tf.cast(x, "bfloat16"), "float32") for x in (matrix, vector)
-    ]
-    exact = ConjugateGradient(preconditioner="none")(rounded)
+    exact = ConjugateGradient(preconditioner="none")([matrix, vector])
     assert found.dtype == tf.bfloat16
     np.testing.assert_array_equal(found, tf.cast(exact, "bfloat16"))
+
+
+@pytest.mark.parametrize("preconditioner", ["jacobi", "none"])
+@pytest.mark.parametrize("size", [1e-25, 1e25])
+def test_size_of_the_system_does_not_matter(
+    preconditioner: str, size: float
+) -> None:
+    matrix, vector = (array.astype("float32") for array in systems(4, 6))
+    layer = ConjugateGradient(preconditioner=preconditioner)
+    one = layer([tf.constant(matrix), tf.constant(vector)])
+    for metric in layer.convergence:
+        metric.reset_state()
+    vector = tf.constant(vector * np.float32(size))
+    with tf.GradientTape() as tape:
+        tape.watch(vector)
+        other = layer([tf.constant(matrix), vector])
+        value = tf.reduce_sum(other / size)
+    np.testing.assert_allclose(other / size, one, rtol=1e-3, atol=1e-5)
+    expected = np.linalg.solve(matrix, np.ones([4, 6, 1]))[..., 0]
+    np.testing.assert_allclose(
+        tape.gradient(value, vector) * size, expected, rtol=1e-3, atol=1e-4
+    )
+    assert values(layer.convergence)[2] == 1
+
+
+@pytest.mark.parametrize("return_iterates", [False, True])
+def test_reports_the_residual_of_the_result(return_iterates: bool) -> None:
+    """Not the one carried along, which is far smaller here."""
+    random = np.random.default_rng(0)
+    basis = np.linalg.qr(random.normal(size=(8, 16, 16)))[0]
+    matrix = (basis * np.logspace(0, 4, 16)) @ basis.swapaxes(1, 2)
+    matrix = ((matrix + matrix.swapaxes(1, 2)) / 2).astype("float32")
+    vector = random.normal(size=(8, 16)).astype("float32")
+    layer = ConjugateGradient(
+        preconditioner="none",
+        tolerance=1e-6,
+        maximum_iterations=200,
+        return_iterates=return_iterates,
+    )
+    found = layer([tf.constant(matrix), tf.constant(vector)]).numpy()
+    found = found[:, -1] if return_iterates else found
+    left = vector - np.einsum("bij,bj->bi", matrix.astype("float64"), found)
+    relative = np.linalg.norm(left, axis=1) / np.linalg.norm(vector, axis=1)
+    _, residual, converged = values(layer.convergence)
+    np.testing.assert_allclose(residual, relative.mean(), rtol=0.5)
+    assert residual > 1e-6
+    assert converged < 1
+
+
+def test_has_no_second_derivative() -> None:
+    matrix, vector = map(tf.constant, systems(2, 4))
+    layer = make_layer(preconditioner="none")
+    with tf.GradientTape() as outer:
+        outer.watch(vector)
+        with tf.GradientTape() as inner:
+            inner.watch(vector)
+            value = tf.reduce_sum(layer([matrix, vector]))
+        first = inner.gradient(value, vector)
+    assert outer.gradient(first, vector) is None
 
 
 def test_traces_once() -> None:
@@ -343,13 +399,23 @@ def test_traces_once() -> None:
         ({"maximum_iterations": 0}, "maximum_iterations=0"),
         ({"tolerance": -1.0}, "tolerance=-1.0"),
         ({"tolerance": 0.0}, "give maximum_iterations"),
+        ({"matvec": lambda a, b: a * b}, "decorated with"),
+        ({"matvec": 3}, "matvec=3: must be a function"),
         ({"preconditioner": "ilu"}, "'ilu': must be one of learned, jacobi"),
         (
             {"preconditioner": "jacobi", "matvec": rank_one_update},
             "'jacobi': needs the diagonal",
         ),
     ],
-    ids=["bound", "tolerance", "endless", "name", "no_diagonal"],
+    ids=[
+        "bound",
+        "tolerance",
+        "endless",
+        "not_registered",
+        "not_callable",
+        "name",
+        "no_diagonal",
+    ],
 )
 def test_rejects_settings(kwargs: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
@@ -360,13 +426,14 @@ def test_rejects_settings(kwargs: dict[str, Any], message: str) -> None:
     ("shapes", "message"),
     [
         ((None, 3, 4), r"call it on \[A, b\]"),
+        ({"matrix": (None, 3, 3), "vector": (None, 3)}, r"call it on \[A, b\]"),
         ([(None, 3, 4), (None, 4)], r"must be \[batch, 4, 4\]"),
         ([(None, 3, 3), (None, 4)], r"must be \[batch, 4, 4\]"),
         ([(None, 3), (None, 3)], r"must be \[batch, 3, 3\]"),
         ([(None, 3, 3), (None, 3, 1)], "b has shape"),
         ([(None, None, None), (None, None)], "known unknowns"),
     ],
-    ids=["one", "not_square", "length", "rank", "rank_of_b", "unknown"],
+    ids=["one", "dict", "not_square", "length", "rank", "rank_of_b", "unknown"],
 )
 def test_rejects_shapes(shapes: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
@@ -374,9 +441,17 @@ def test_rejects_shapes(shapes: Any, message: str) -> None:
 
 
 def test_rejects_asymmetric_matrix() -> None:
-    matrix = tf.constant([[[1.0, 0.5], [0.0, 1.0]]])
-    with pytest.raises(ValueError, match=r"not symmetric.*by 0\.5"):
-        ConjugateGradient()([matrix, tf.ones([1, 2])])
+    # The first is larger than the second by more than it is asymmetric.
+    matrix = tf.constant([[[1e6, 0.0], [0.0, 1e6]], [[1.0, 0.5], [0.0, 1.0]]])
+    with pytest.raises(ValueError, match=r"matrix 1 differs .* by 0\.5"):
+        ConjugateGradient()([matrix, tf.ones([2, 2])])
+
+
+def test_rejects_other_shapes_than_it_was_built_for() -> None:
+    layer = ConjugateGradient()
+    layer([tf.eye(4, batch_shape=[1]), tf.ones([1, 4])])
+    with pytest.raises(ValueError, match=r"must be \[batch, 4, 4\]"):
+        layer([tf.eye(5, batch_shape=[1]), tf.ones([1, 4])])
 
 
 def test_rejects_integers() -> None:

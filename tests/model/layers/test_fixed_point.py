@@ -293,6 +293,60 @@ def test_unrolled_keeps_the_iterations_and_implicit_does_not() -> None:
     assert num_stacks("implicit") == 0
 
 
+def test_implicit_has_no_second_derivative() -> None:
+    layer = make_layer()
+    x = tf.constant(make_examples())
+    layer(x)
+
+    @tf.function(autograph=False)
+    def second() -> tf.Tensor:
+        with tf.GradientTape() as outer:
+            outer.watch(x)
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                value = tf.reduce_sum(layer(x) ** 2)
+            first = inner.gradient(value, x)
+        return outer.gradient(first, x)
+
+    with pytest.raises(LookupError, match="needs gradient='unrolled'"):
+        second()
+
+
+def test_eager_calls_tell_training_from_inference() -> None:
+    class Cell(keras.layers.Layer):
+        def call(
+            self, inputs: list[tf.Tensor], training: bool = False
+        ) -> tf.Tensor:
+            return (0.5 if training else 0.1) * inputs[0] + inputs[1]
+
+    layer = FixedPoint(Cell(), tolerance=1e-6)
+    x = tf.ones([1, 1])
+    for training, expected in ((True, 2.0), (False, 1 / 0.9), (True, 2.0)):
+        found = layer(x, training=training)
+        np.testing.assert_allclose(found, [[expected]], rtol=1e-5)
+
+
+def test_one_iteration_differentiates_under_xla() -> None:
+    layer = make_layer(maximum_iterations=1, gradient="unrolled")
+    layer.build((None, 3, 4))
+    run = tf.function(
+        lambda x: gradients(layer, x), autograph=False, jit_compile=True
+    )
+    x = tf.constant(make_examples())
+    np.testing.assert_allclose(
+        run(x)[0], np.cos(np.tanh(x)) / np.cosh(x) ** 2, atol=1e-12
+    )
+
+
+def test_half_precision_stops_at_its_rounding() -> None:
+    """Where nothing less than no change would be below the tolerance."""
+    layer = FixedPoint(make_cell(), tolerance=1e-6, dtype="mixed_bfloat16")
+    layer(tf.random.stateless_normal([64, 3, 4], (1, 2)))
+    iterations, _, converged = (m.result() for m in layer.convergence)
+    assert converged == 1
+    assert iterations < 15
+
+
 def linear_layer(slope: float, **kwargs: object) -> FixedPoint:
     """Its cell is `slope · h + x`; the fixed point is `x / (1 - slope)`."""
     h, x = keras.Input([1]), keras.Input([1])
@@ -474,6 +528,9 @@ numpy.save({str(tmp_path / "y.npy")!r}, loaded(x))
         ({"maximum_iterations": 1.5}, "maximum_iterations=1.5"),
         ({"tolerance": -1.0}, "tolerance=-1.0"),
         ({"tolerance": float("nan")}, "tolerance=nan"),
+        ({"tolerance": float("inf")}, "tolerance=inf"),
+        ({"tolerance": "1e-3"}, "tolerance='1e-3'"),
+        ({"maximum_iterations": True}, "maximum_iterations=True"),
         ({"tolerance": 0}, "tolerance=0.*give maximum_iterations"),
         ({"damping": 1.0}, "damping=1.0"),
         ({"memory": -1}, "memory=-1"),
@@ -488,6 +545,9 @@ numpy.save({str(tmp_path / "y.npy")!r}, loaded(x))
         "fraction",
         "negative",
         "not_a_number",
+        "infinite",
+        "text",
+        "bool",
         "endless",
         "damping",
         "memory",
@@ -506,13 +566,13 @@ def test_rejects_cell_that_is_no_layer() -> None:
 
 
 def test_rejects_rank_one_input() -> None:
-    with pytest.raises(ValueError, match="fewer than two axes"):
+    with pytest.raises(ValueError, match="of two axes or more"):
         FixedPoint(make_cell()).build((None,))
 
 
 def test_rejects_cell_that_changes_the_shape() -> None:
     cell = keras.layers.Concatenate()
-    with pytest.raises(ValueError, match="must return the shape"):
+    with pytest.raises(ValueError, match="must return one tensor of the shape"):
         FixedPoint(cell).build((None, 4))
 
 
