@@ -42,6 +42,7 @@ check: setup
 bench: setup
 	@mkdir -p runs
 	$(RUN) -m benchmarks.loop --json=runs/bench-loop.json
+	$(RUN) -m benchmarks.checkpoint --json=runs/bench-checkpoint.json
 	$(RUN) -m benchmarks.layers --json=runs/bench-layers.json
 
 clean:

@@ -1,11 +1,26 @@
-"""The one exception type for a wrong request."""
+"""How a run ends other than by being done; `train.main` knows them all."""
 
 
 class RequestError(ValueError):
-    """The user asked for something that cannot be done.
+    """The user asked for something that cannot be done: exit code 2.
 
     Raised for a bad flag, cluster description, data path or model option. Its
     message is one sentence for the user: what was received, what is allowed,
-    what to do. `train.main` prints it and exits with code 2; every other
-    exception is a fault of the program and keeps its traceback.
+    what to do. Every exception that is none of these is a fault of the program
+    and keeps its traceback.
+    """
+
+
+class RunError(RuntimeError):
+    """The run cannot go on, through no fault of the request: exit code 1.
+
+    A loss that is not finite, a worker that is gone, a full disk. Its message
+    is one sentence: what happened, where, and what to do.
+    """
+
+
+class Interrupted(Exception):
+    """The run was asked to stop, and can be continued: exit code 42.
+
+    Its message says what was saved.
     """

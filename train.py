@@ -17,10 +17,14 @@ from collections.abc import Sequence
 
 from absl import app
 
+from errors import Interrupted
 from errors import RequestError
+from errors import RunError
 from flags import command_line
 from flags import registry
 from strategies.cluster import preflight
+from strategies.cluster import watch
+from training import preemption
 
 # Before TensorFlow is imported: its notes on its own build hide ours.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -28,36 +32,50 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 
 
 def main(argv: Sequence[str]) -> None:
-    """Reads the flags, runs, and turns a wrong request into exit code 2."""
+    """Reads the flags, runs, and ends with the exit code that tells how."""
+    preemption.listen(watch.leave)
+    code = 0
     try:
         run(command_line.read(argv))
+    except Interrupted as end:
+        code = _say(42, end)
     except RequestError as error:
-        print(f"train.py: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print(
-            "train.py: interrupted; the same flags with the --model_dir named "
-            "above go on from its newest checkpoint."
-        )
-        sys.exit(42)
+        code = _say(2, error)
+    except RunError as error:
+        code = _say(1, error)
+    except Exception as error:
+        # Nearer to the cause than a collective that fails: who is gone.
+        if type(error).__module__.startswith("tensorflow"):
+            watch.wait_for_verdict()
+        raise
+    watch.leave(code)
+    sys.exit(code)
+
+
+def _say(code: int, end: Exception) -> int:
+    print(f"train.py: {end}", file=sys.stderr, flush=True)
+    return code
 
 
 def run(configs: command_line.Configs) -> dict[str, float]:
     """Trains or evaluates; returns the metrics of the last evaluation.
 
     Raises:
-        RequestError: for a request that cannot be carried out.
-        RuntimeError: if a loss is not finite, naming the steps.
+        RequestError, RunError, Interrupted: as `errors` says.
     """
     command_line.check(configs)
     preflight.check(configs.strategy, os.environ)
     # Below the checks: what can be refused without TensorFlow, is.
     from data.pipeline import distribute
+    from data.pipeline import guard
     from data.pipeline import prepare
     from training import announce
     from training import callbacks as callbacks_lib
     from training import checkpoint
+    from training import eval_step
     from training import export
+    from training import inner_loop
+    from training import job as job_lib
     from training import loop
     from training import record
     from training import runtime
@@ -68,9 +86,9 @@ def run(configs: command_line.Configs) -> dict[str, float]:
 
     run_config, strategy_config, data_config, model_config, config = configs
     load = registry.load
-    strategy = load("strategies", strategy_config.strategy, "strategy").create(
-        strategy_config
-    )
+    create = load("strategies", strategy_config.strategy, "strategy").create
+    strategy = create(strategy_config)
+    preemption.listen_again()
     dataset = load("data", data_config.dataset, "dataset")
     model = load("model", model_config.model, "model")
     runtime.configure(run_config, model_config.dtype_policy, config.run_eagerly)
@@ -85,20 +103,30 @@ def run(configs: command_line.Configs) -> dict[str, float]:
     build = functools.partial(model.build, model_config, spec, info.num_outputs)
     with strategy.scope():
         state = state_lib.create(build(), config)
-    batch_size = data_config.global_batch_size
+    batch_size, stop = data_config.global_batch_size, job_lib.make_stop()
     train_loop = step_lib.make_train_loop(
-        strategy, state, task, batch_size, config, run_config.seed
+        strategy,
+        state,
+        task,
+        batch_size,
+        config,
+        run_config.seed,
+        stop,
+        data_config.skip_bad_examples > 0,
     )
-    evaluate = loop.make_evaluate(
-        step_lib.make_eval_loop(strategy, state.model, task),
+    evaluate = inner_loop.make_evaluate(
+        eval_step.make_eval_loop(strategy, state.model, task),
         distribute.eval_dataset(strategy, dataset, data_config),
         state,
         prepare.num_eval_steps(dataset, data_config),
         batch_size,
     )
+    find_bad = functools.partial(
+        distribute.find_bad, strategy, dataset, data_config
+    )
+    evaluate = guard.guard_eval(evaluate, find_bad)
 
-    metrics = ["loss", *(metric.name for metric in task.make_metrics())]
-    state.stopping.check(metrics)
+    state.stopping.check(["loss", *(m.name for m in task.make_metrics())])
     # A request that is refused up to here leaves no folder behind.
     model_dir = record.open_run(strategy, words)
     evaluates = run_config.mode == "evaluate"
@@ -114,10 +142,17 @@ def run(configs: command_line.Configs) -> dict[str, float]:
 
     record.begin(strategy, model_dir, words, state.model, step)
     with workers.together(strategy):
-        train_data = distribute.train_dataset(
+        batches = distribute.train_dataset(
             strategy, dataset, data_config, seed=run_config.seed, step=step
         )
-    train = loop.make_train(train_loop, iter(train_data), state, batch_size)
+    train = inner_loop.make_train(train_loop, iter(batches), state, batch_size)
+    train = guard.guard_train(
+        train,
+        find_bad,
+        data_config,
+        seed=run_config.seed,
+        step=lambda: int(state.step.numpy()),
+    )
     context = callbacks_lib.Context(
         state, model_dir, workers.is_chief(strategy), step, config.train_steps
     )
@@ -125,9 +160,8 @@ def run(configs: command_line.Configs) -> dict[str, float]:
         load("training.callbacks", name, "callbacks").make(context)
         for name in config.callbacks
     ]
-    result = loop.run(
-        strategy, state, train, evaluate, callbacks, config, model_dir
-    )
+    job = job_lib.Job(strategy, state, config, model_dir, stop)
+    result = loop.run(job, train, evaluate, callbacks)
     export.save(strategy, build, state, model_dir, config.export)
     announce.result(int(state.step.numpy()), result)
     announce.next_commands(strategy, model_dir, config)

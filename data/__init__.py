@@ -53,6 +53,10 @@ class DataConfig:
     shard_by: str = "examples"
     """`examples`: the order does not depend on the number of workers;
     `files`: each worker reads only its own files, for large sets."""
+    skip_bad_examples: int = 0
+    """How many unreadable examples training may meet, counted from the start
+    of the process and each time anew, before it ends. Until then such a row
+    has weight 0. 0: it ends at the first."""
 
     def __post_init__(self) -> None:
         if self.global_batch_size < 1:
@@ -63,6 +67,11 @@ class DataConfig:
         if self.shard_by not in ("examples", "files"):
             raise RequestError(
                 f"--shard_by={self.shard_by}: must be examples or files."
+            )
+        if self.skip_bad_examples < 0:
+            raise RequestError(
+                f"--skip_bad_examples={self.skip_bad_examples}: must be 0 or "
+                "more."
             )
 
     @property

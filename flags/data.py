@@ -28,6 +28,12 @@ flags.DEFINE_string(
     "examples: the order is the same for any number of workers; files: each "
     "worker reads only its own files, for large sets.",
 )
+flags.DEFINE_integer(
+    "skip_bad_examples",
+    DataConfig.skip_bad_examples,
+    "Unreadable examples that training may meet, each time counted anew, "
+    "before it ends; until then they weigh nothing. 0: none.",
+)
 
 
 def data_config() -> DataConfig:

@@ -4,6 +4,7 @@ from absl import flags
 
 from flags import _read
 from flags import registry
+from strategies import CLUSTERS
 from strategies import StrategyConfig
 
 flags.DEFINE_string(
@@ -27,11 +28,23 @@ flags.DEFINE_integer(
     StrategyConfig.inter_op_threads,
     "Operations that run at the same time; 0 lets TensorFlow choose.",
 )
+flags.DEFINE_integer(
+    "worker_timeout_secs",
+    StrategyConfig.worker_timeout_secs,
+    "Seconds to wait for the other workers to come up.",
+)
 flags.DEFINE_string(
     "tpu",
     StrategyConfig.tpu,
     "Name or grpc:// address of the TPU, or local. Empty: from the "
     "environment.",
+)
+flags.DEFINE_string(
+    "cluster",
+    StrategyConfig.cluster,
+    f"Where the workers are listed: {', '.join(CLUSTERS)}. auto: the first "
+    "that is there of TF_CONFIG, several tasks of a Slurm step, an indexed "
+    "Kubernetes Job.",
 )
 
 

@@ -34,6 +34,17 @@ flags.DEFINE_integer(
     "How many of the newest checkpoints stay.",
 )
 flags.DEFINE_string(
+    "checkpoint_errors",
+    TrainConfig.checkpoint_errors,
+    "What to do when a checkpoint cannot be written, as on a full disk: stop, "
+    "or continue and try again at the next.",
+)
+flags.DEFINE_integer(
+    "preemption_grace_secs",
+    TrainConfig.preemption_grace_secs,
+    "Seconds from the signal to stop to the end of the process, saved or not.",
+)
+flags.DEFINE_string(
     "optimizer",
     TrainConfig.optimizer,
     f"One of {', '.join(OPTIMIZERS)}, or the dotted path of a Keras optimizer "

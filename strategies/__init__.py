@@ -18,6 +18,8 @@ import re
 
 from errors import RequestError
 
+CLUSTERS = ("auto", "tf_config", "slurm", "kubernetes")
+
 _DEVICE = re.compile(r"(cpu|gpu):(0|[1-9][0-9]*)")
 
 
@@ -34,12 +36,31 @@ class StrategyConfig:
     """Threads inside one operation; 0 lets TensorFlow choose."""
     inter_op_threads: int = 0
     """Operations that run at the same time; 0 lets TensorFlow choose."""
+    worker_timeout_secs: int = 600
+    """Seconds to wait for the other workers to come up. Positive."""
     tpu: str = ""
     """Name or `grpc://` address of the TPU, or `local`; empty: found by the
     environment."""
 
+    cluster: str = "auto"
+    """Where the workers are listed, one of `CLUSTERS`. `auto`: the first that
+    is there of `TF_CONFIG`, several tasks of a Slurm step, an indexed
+    Kubernetes Job."""
+
     def __post_init__(self) -> None:
         _check_devices(self.devices)
+        if self.cluster not in CLUSTERS:
+            raise RequestError(
+                f"--cluster={self.cluster}: must be one of "
+                f"{', '.join(CLUSTERS)}."
+            )
+        several = self.strategy == "multi_worker_mirrored"
+        if self.cluster in ("slurm", "kubernetes") and not several:
+            raise RequestError(
+                f"--cluster={self.cluster}: --strategy={self.strategy} knows "
+                "one worker; drop the flag or use --strategy="
+                "multi_worker_mirrored."
+            )
         if self.devices and self.strategy == "tpu":
             raise RequestError(
                 f"--devices={','.join(self.devices)}: --strategy=tpu uses "
@@ -49,6 +70,11 @@ class StrategyConfig:
             raise RequestError(
                 f"--tpu={self.tpu}: --strategy={self.strategy} uses no TPU; "
                 "drop the flag or use --strategy=tpu."
+            )
+        if self.worker_timeout_secs < 1:
+            raise RequestError(
+                f"--worker_timeout_secs={self.worker_timeout_secs}: must be 1 "
+                "or more."
             )
         for name in ("intra_op_threads", "inter_op_threads"):
             if getattr(self, name) < 0:

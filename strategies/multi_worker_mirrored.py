@@ -15,8 +15,10 @@ import tensorflow as tf
 from errors import RequestError
 from strategies import StrategyConfig
 from strategies import _devices
+from strategies.cluster import find
 from strategies.cluster import rendezvous
 from strategies.cluster import tf_config
+from strategies.cluster import watch
 
 
 def create(config: StrategyConfig) -> tf.distribute.Strategy:
@@ -29,8 +31,9 @@ def create(config: StrategyConfig) -> tf.distribute.Strategy:
             if the port of this worker is taken, if a device is named that is
             absent or would not be used, or if TensorFlow already runs with
             other devices or threads.
+        RunError: if a worker does not come up.
     """
-    cluster = tf_config.require(os.environ)
+    cluster = find.require(config.cluster, os.environ)
     # Of the CPUs TensorFlow would use the first alone, whatever is named.
     on_cpu = any(device.startswith("cpu") for device in config.devices)
     if on_cpu and config.devices != ("cpu:0",):
@@ -41,12 +44,14 @@ def create(config: StrategyConfig) -> tf.distribute.Strategy:
         )
     _devices.configure(config)
     _devices.show_named_gpus(config)
-    return _join(cluster)
+    return _join(cluster, config.worker_timeout_secs)
 
 
 # A second one would start the collectives of this process again, while
 # another worker may be in the midst of one (a crash in one of three runs).
 @functools.cache
-def _join(cluster: tf_config.Cluster) -> tf.distribute.Strategy:
-    rendezvous.meet(cluster)
+def _join(
+    cluster: tf_config.Cluster, timeout_secs: int
+) -> tf.distribute.Strategy:
+    watch.start(cluster, rendezvous.meet(cluster, timeout_secs))
     return tf.distribute.MultiWorkerMirroredStrategy()

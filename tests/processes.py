@@ -69,6 +69,29 @@ def run_workers(
     return [finish(process) for process in processes]
 
 
+def start_workers(
+    count: int, *flags: str, env: Mapping[str, str] | None = None
+) -> list[subprocess.Popen[str]]:
+    """Starts `count` workers on this machine."""
+    return [
+        start(
+            "--strategy=multi_worker_mirrored",
+            *flags,
+            env={**(env or {}), "TF_CONFIG": config},
+        )
+        for config in tf_configs(count)
+    ]
+
+
+def wait_for(process: subprocess.Popen[str], words: str) -> None:
+    """Reads what a process prints until a line begins with `words`."""
+    assert process.stdout
+    for line in process.stdout:
+        if line.startswith(words):
+            return
+    raise AssertionError(f"ended without {words!r}: {process.communicate()}")
+
+
 def tf_configs(count: int) -> list[str]:
     """Returns one TF_CONFIG for each of `count` workers on free ports."""
     sockets = [socket.socket() for _ in range(count)]

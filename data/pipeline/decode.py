@@ -14,6 +14,7 @@ import tensorflow as tf
 from data import DataConfig
 from data import DatasetInfo
 from data.pipeline import contract
+from data.pipeline import skip
 
 
 def apply(
@@ -32,6 +33,7 @@ def batch(
     split: str,
     elements: tf.data.Dataset,
     size: int,
+    look_up: Callable[[Any], Any] | None = None,
 ) -> tf.data.Dataset:
     """Preprocesses and checks single elements, then batches them.
 
@@ -41,6 +43,7 @@ def batch(
         split: `train` or `eval`.
         elements: Pairs (element, weight).
         size: Rows of a batch, B.
+        look_up: From index to element, if the elements are indices.
 
     Returns:
         Dataset of (features `[B, ...]`, labels `[B, ...]`, weights `[B]`),
@@ -50,21 +53,40 @@ def batch(
         RequestError: if the examples differ from the module's info.
     """
     info = contract.load_info(module, config)
-    if hasattr(module, "preprocess"):
-        fn = functools.partial(module.preprocess, config, split)
-        elements = apply(fn, elements)
-    contract.check_example(elements.element_spec[0], info, config)
     spec = batch_spec(info, size)
-
-    def flatten(example: Any, weights: tf.Tensor) -> Any:
-        # Decoders often leave a shape unknown that info promises.
-        return tf.nest.map_structure(
-            lambda tensor, known: tf.ensure_shape(tensor, known.shape),
-            (*example, weights),
-            spec,
+    if config.skip_bad_examples:
+        decode = functools.partial(rows, module, config, split, look_up)
+        batches = skip.batch(
+            decode, elements, (info.features, info.labels), size
         )
+    else:
+        decoded = _decode(module, config, split, look_up, elements)
+        batches = decoded.batch(size, drop_remainder=True)
+    return batches.map(
+        lambda example, weights: _ensure((*example, weights), spec)
+    )
 
-    return elements.batch(size, drop_remainder=True).map(flatten)
+
+def rows(
+    module: types.ModuleType,
+    config: DataConfig,
+    split: str,
+    look_up: Callable[[Any], Any] | None,
+    elements: tf.data.Dataset,
+) -> tf.data.Dataset:
+    """Makes checked examples of single elements, as `batch` does of many.
+
+    Returns:
+        Dataset of pairs (example, weight), which fails at an element that is
+        no example.
+
+    Raises:
+        RequestError: if the examples differ from the module's info.
+    """
+    info = contract.load_info(module, config)
+    spec = (info.features, info.labels)
+    decoded = _decode(module, config, split, look_up, elements)
+    return apply(lambda example: _ensure(example, spec), decoded)
 
 
 def batch_spec(info: DatasetInfo, size: int | None) -> Any:
@@ -80,4 +102,30 @@ def take(tensors: Any, rows: tf.Tensor) -> Any:
     """Gathers `rows` of every tensor of a structure."""
     return tf.nest.map_structure(
         lambda tensor: tf.gather(tensor, rows), tensors
+    )
+
+
+def _decode(
+    module: types.ModuleType,
+    config: DataConfig,
+    split: str,
+    look_up: Callable[[Any], Any] | None,
+    elements: tf.data.Dataset,
+) -> tf.data.Dataset:
+    if look_up:
+        elements = apply(look_up, elements)
+    if hasattr(module, "preprocess"):
+        fn = functools.partial(module.preprocess, config, split)
+        elements = apply(fn, elements)
+    info = contract.load_info(module, config)
+    contract.check_example(elements.element_spec[0], info, config)
+    return elements
+
+
+def _ensure(tensors: Any, spec: Any) -> Any:
+    """Gives tensors the shapes that info promises; decoders often lose them."""
+    return tf.nest.map_structure(
+        lambda tensor, known: tf.ensure_shape(tensor, known.shape),
+        tensors,
+        spec,
     )

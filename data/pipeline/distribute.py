@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from data import DataConfig
+from data.pipeline import blame
 from data.pipeline import prepare
 from errors import RequestError
 
@@ -85,6 +86,32 @@ def eval_dataset(
 
     check(strategy, config)
     return _distribute(strategy, prepared)
+
+
+def find_bad(
+    strategy: tf.distribute.Strategy,
+    module: types.ModuleType,
+    config: DataConfig,
+    split: str,
+    *,
+    seed: int = 0,
+    steps: range = range(0),
+) -> str:
+    """Finds the example that made reading fail, by reading once more.
+
+    Call it on the worker where it failed; it asks no other. See `blame.find`.
+    """
+    contexts = [tf.distribute.InputContext()]
+
+    def note(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        contexts.append(context)
+        return tf.data.Dataset.range(1)
+
+    # The public way to learn which input pipeline this worker is.
+    _distribute(strategy, note)
+    return blame.find(
+        module, config, contexts[-1], split, seed=seed, steps=steps
+    )
 
 
 def _distribute(

@@ -7,6 +7,7 @@ one by one.
 import functools
 import math
 import types
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -42,17 +43,25 @@ def look_up(
     shares = rows.batch(_steps_per_lookup(info, config)).map(
         lambda *step: tuple(map(share, step))
     )
+    look_up = by_index(module, config, split)
+    if hasattr(module, "arrays") and not hasattr(module, "preprocess"):
+        # Whole batches at a time, and nothing in it can fail.
+        return shares.map(
+            lambda index, weights: (*look_up(index), weights)
+        ).unbatch()
+    elements = shares.unbatch().unbatch()
+    return decode.batch(module, config, split, elements, size, look_up)
+
+
+def by_index(
+    module: types.ModuleType, config: DataConfig, split: str
+) -> Callable[[tf.Tensor], Any]:
+    """Returns TensorFlow code: index → element, before any `preprocess`."""
     if hasattr(module, "arrays"):
-        arrays = _load_arrays(module, config, split)
-        if not hasattr(module, "preprocess"):
-            return shares.map(
-                lambda index, weights: (*decode.take(arrays, index), weights)
-            ).unbatch()
-        look_up = functools.partial(decode.take, arrays)
-    else:
-        look_up = functools.partial(module.example, config, split)
-    elements = decode.apply(look_up, shares.unbatch().unbatch())
-    return decode.batch(module, config, split, elements, size)
+        return functools.partial(
+            decode.take, _load_arrays(module, config, split)
+        )
+    return functools.partial(module.example, config, split)
 
 
 def _load_arrays(

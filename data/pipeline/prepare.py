@@ -6,7 +6,8 @@ Sharding comes before anything expensive: a worker decodes and computes only
 its own rows. Batches are per-replica batches `(features, labels, weights)` of
 static size G / R, dealt as `tf.distribute` hands them out: for each step one
 for every replica of this worker. Weights are float32 `[G / R]`, 0 in rows
-that only pad an evaluation, else 1. Pure tf.data; knows no strategy.
+that only pad an evaluation or were skipped as unreadable, else 1. Pure
+tf.data; knows no strategy.
 
 W workers (input pipelines), R replicas in all, R / W on each worker, G global
 batch size.
@@ -93,8 +94,9 @@ def eval_dataset(
 ) -> tf.data.Dataset:
     """Prepares this worker's batches of one evaluation.
 
-    Every example appears once with weight 1; the last step is filled up with
-    rows of weight 0, so every replica has `num_eval_steps` full batches.
+    Every example appears once, with weight 1 unless it was skipped; the last
+    step is filled up with rows of weight 0, so every replica has
+    `num_eval_steps` full batches.
 
     Raises:
         RequestError: if the module breaks its contract.

@@ -9,6 +9,11 @@ With `shard_by=examples` each worker reads the whole stream and keeps, still
 undecoded, the rows of its own replicas, so the order is the same for every
 number of workers. With `shard_by=files` each worker trains on its own files
 only and chains its own epochs; that order depends on the number of workers.
+
+With `skip_bad_examples` what a source cannot read keeps its place in the
+stream. Files of a worker's own are the exception: nobody knows how many
+examples a damaged one held, so it ends the run. Examples that cannot be
+decoded are skipped everywhere.
 """
 
 import types
@@ -17,6 +22,7 @@ import tensorflow as tf
 
 from data import DataConfig
 from data.pipeline import order
+from data.pipeline import skip
 from errors import RequestError
 
 SHUFFLE_BUFFER_EXAMPLES = 16_384
@@ -41,8 +47,8 @@ def train_examples(
     """
     position = step * config.global_batch_size
     weights = tf.data.Dataset.from_tensors(1.0).repeat()
-    if config.shard_by == "files" and context.num_input_pipelines > 1:
-        source = _own_files(module, config, context)
+    if reads_own_files(config, context):
+        source = own_files(module, config, context)
         # How many examples the files hold is known only by counting; a fresh
         # run does not need to know.
         num_examples = _count(source) if step else 1
@@ -50,9 +56,9 @@ def train_examples(
         elements = _epochs(source, num_examples, seed, position)
         return tf.data.Dataset.zip((elements, weights))
     num_examples = module.info(config).num_examples["train"]
-    source = _whole(module, config, "train", num_examples)
+    source = whole(module, config, "train")
     elements = _epochs(source, num_examples, seed, position)
-    return _own_rows(tf.data.Dataset.zip((elements, weights)), context)
+    return _own_rows(_weigh(elements, weights, config), context)
 
 
 def eval_examples(
@@ -75,24 +81,44 @@ def eval_examples(
     weights = tf.data.Dataset.from_tensors(1.0).repeat(num_examples)
     no_weights = tf.data.Dataset.from_tensors(0.0).repeat(padding)
     # Real examples are the only padding that any `preprocess` can decode.
-    elements = _whole(module, config, "eval", num_examples).repeat()
-    rows = (elements, weights.concatenate(no_weights))
-    return _own_rows(tf.data.Dataset.zip(rows), context)
+    elements = whole(module, config, "eval").repeat()
+    weights = weights.concatenate(no_weights)
+    return _own_rows(_weigh(elements, weights, config), context)
 
 
-def _whole(
-    module: types.ModuleType, config: DataConfig, split: str, num_examples: int
+def reads_own_files(
+    config: DataConfig, context: tf.distribute.InputContext
+) -> bool:
+    """Returns whether this worker trains on files of its own."""
+    return config.shard_by == "files" and context.num_input_pipelines > 1
+
+
+def whole(
+    module: types.ModuleType, config: DataConfig, split: str
 ) -> tf.data.Dataset:
-    """Reads all files; fails at the end if info gave another number."""
+    """Reads all files in their order.
+
+    Returns:
+        Dataset of elements, or of pairs (element, weight) where bad ones are
+        skipped. It fails at the end if there are not as many as info says.
+    """
+    num_examples = module.info(config).num_examples[split]
     source = module.source(config, split, (0, 1))
+    if config.skip_bad_examples:
+        source = skip.keep_places(source, num_examples)
     return source.apply(tf.data.experimental.assert_cardinality(num_examples))
 
 
-def _own_files(
+def own_files(
     module: types.ModuleType,
     config: DataConfig,
     context: tf.distribute.InputContext,
 ) -> tf.data.Dataset:
+    """Reads the training files of this worker.
+
+    Raises:
+        RequestError: if they are empty.
+    """
     worker, num_workers = context.input_pipeline_id, context.num_input_pipelines
     source = module.source(config, "train", (worker, num_workers))
     # An endless chain of empty epochs would be waited for without end.
@@ -102,6 +128,16 @@ def _own_files(
             "hold no example; use --shard_by=examples."
         )
     return source
+
+
+def _weigh(
+    elements: tf.data.Dataset, weights: tf.data.Dataset, config: DataConfig
+) -> tf.data.Dataset:
+    """Returns pairs (element, weight); one that was lost weighs nothing."""
+    rows = tf.data.Dataset.zip((elements, weights))
+    if not config.skip_bad_examples:
+        return rows
+    return rows.map(lambda pair, weight: (pair[0], pair[1] * weight))
 
 
 def _epochs(

@@ -5,22 +5,25 @@ in an InternalError at the first all-reduce if a worker's list is the longer
 one, and in a wait for ever inside C++ if the chief's is; so do lists in
 another order, and an index given twice (measured on 2.21). Here every worker
 opens its own port, says to every other what it was told and hears what they
-were told. A worker that has not started is waited for, as TensorFlow does.
+were told. A worker that has not started is waited for, but not for ever.
+
+The connections stay open: `watch.py` tells by them who is still there.
 """
 
 import dataclasses
 import functools
-import json
 import os
 import socket
 import threading
 import time
 
 from errors import RequestError
+from errors import RunError
+from strategies.cluster import handshake
+from strategies.cluster.handshake import Peer
 from strategies.cluster.tf_config import Cluster
 
 _RETRY_SECS = 0.1
-_CONNECT_SECS = 1.0
 # Once connected a caller must not give up before the other side has answered
 # and counted it, or the other side would leave and never be found again.
 _ANSWER_SECS = 30.0
@@ -28,38 +31,71 @@ _ANSWER_SECS = 30.0
 _LINGER_SECS = 2.0
 # Who waits longer than this is told for whom, each time.
 _SILENT_SECS = 10.0
-_MAX_BYTES = 1 << 20
-# Nobody there, or an answer that none of our workers would give.
-_NOT_OURS = (OSError, ValueError, TypeError, LookupError)
+
+
+@dataclasses.dataclass(frozen=True)
+class Links:
+    """The connections of this process with all others."""
+
+    outgoing: dict[int, socket.socket]
+    """Position → the one that this process has opened."""
+    incoming: dict[int, socket.socket]
+    """Position → the one that the other has opened."""
+
+    def close(self) -> None:
+        """Closes them all."""
+        for connection in (*self.outgoing.values(), *self.incoming.values()):
+            connection.close()
 
 
 # TensorFlow keeps the port until the process ends, so a second strategy in
 # the same process must not open it again.
 @functools.cache
-def meet(cluster: Cluster) -> None:
+def meet(cluster: Cluster, timeout_secs: float) -> Links:
     """Waits until all workers are there and agree on the cluster.
+
+    Args:
+        cluster: What this process was told.
+        timeout_secs: How long to wait for the others.
 
     Raises:
         RequestError: if the port of this process is taken, if another worker
             was told of another cluster, or if two take themselves for the
             same worker.
+        RunError: if a worker does not come, naming it.
     """
-    heard: list[Cluster] = []
+    heard: list[Peer] = []
+    called: dict[int, Peer] = {}
     is_over = threading.Event()
     with _listen(cluster) as listener:
         thread = threading.Thread(
-            target=_answer,
+            target=handshake.answer,
             args=(listener, cluster, heard, is_over),
             daemon=True,
         )
         thread.start()
         try:
-            fault = _greet(cluster, heard)
+            fault = _greet(cluster, called, heard, timeout_secs)
         finally:
             is_over.set()
             thread.join()
+    links = Links(
+        {i: connection for i, (_, connection) in called.items()},
+        {theirs.position: connection for theirs, connection in heard},
+    )
+    missing = _others(cluster) - (links.outgoing.keys() & links.incoming.keys())
+    if fault or missing:
+        for _, connection in (*called.values(), *heard):
+            connection.close()
     if fault:
         raise _refusal(fault)
+    if missing:
+        raise RunError(
+            f"{_in_words(cluster, missing)} did not come up within "
+            f"{timeout_secs:g} s; see why it has not started, or raise "
+            "--worker_timeout_secs."
+        )
+    return links
 
 
 def _listen(cluster: Cluster) -> socket.socket:
@@ -79,33 +115,40 @@ def _listen(cluster: Cluster) -> socket.socket:
             f"{os.strerror(error.errno or 0).lower()}"
         )
         # If another worker holds it, that one must hear of this one too.
-        theirs = _call(cluster.address, cluster, _CONNECT_SECS)
-        if theirs is not None:
-            fault = _compare(cluster, theirs, cluster.position)
+        peer = handshake.call(cluster.address, cluster, handshake.CONNECT_SECS)
+        if peer is not None:
+            fault = _compare(cluster, peer[0], cluster.position)
+            peer[1].close()
         raise _refusal(fault) from error
     listener.settimeout(_RETRY_SECS)
     return listener
 
 
-def _greet(cluster: Cluster, heard: list[Cluster]) -> str:
+def _greet(
+    cluster: Cluster,
+    called: dict[int, Peer],
+    heard: list[Peer],
+    timeout_secs: float,
+) -> str:
     """Calls all others until each has answered and each has called here.
 
     Args:
         cluster: What this process was told.
-        heard: What those who called here were told; grows in the meantime.
+        called: By position, those who have answered; grows.
+        heard: Those who have called here; grows in the meantime.
+        timeout_secs: When to give up.
 
     Returns:
-        What does not fit; empty if all agree.
+        What does not fit; empty if all agree or some have not come.
     """
-    others = set(range(cluster.num_workers)) - {cluster.position}
-    called: dict[int, Cluster] = {}
-    deadline = float("inf")
+    others = _others(cluster)
+    deadline = time.monotonic() + timeout_secs
     speak = time.monotonic() + _SILENT_SECS
     while True:
         called |= _call_all(cluster, others - called.keys())
         # The other thread adds to `heard`: one moment of it counts.
-        callers = [(theirs.position, theirs) for theirs in tuple(heard)]
-        pairs = [*called.items(), *callers]
+        callers = [(theirs.position, theirs) for theirs, _ in tuple(heard)]
+        pairs = [*((i, theirs) for i, (theirs, _) in called.items()), *callers]
         faults = [_compare(cluster, theirs, i) for i, theirs in pairs]
         fault = next(filter(None, faults), "")
         if others <= called.keys() & dict(callers).keys():
@@ -116,22 +159,28 @@ def _greet(cluster: Cluster, heard: list[Cluster]) -> str:
             return fault
         if time.monotonic() > speak:
             speak += _SILENT_SECS
-            _say_who_is_missing(cluster, others - called.keys())
+            missing = _in_words(cluster, others - called.keys())
+            print(
+                f"Waiting for {missing or 'a call of the others'}", flush=True
+            )
         time.sleep(_RETRY_SECS)
 
 
-def _say_who_is_missing(cluster: Cluster, positions: set[int]) -> None:
-    missing = ", ".join(cluster.workers[i] for i in sorted(positions))
-    print(f"Waiting for {missing or 'a call from the others'}", flush=True)
+def _others(cluster: Cluster) -> set[int]:
+    return set(range(cluster.num_workers)) - {cluster.position}
 
 
-def _call_all(cluster: Cluster, positions: set[int]) -> dict[int, Cluster]:
-    """Returns what those were told who are there, by their position."""
+def _in_words(cluster: Cluster, positions: set[int]) -> str:
+    return ", ".join(cluster.tasks[i] for i in sorted(positions))
+
+
+def _call_all(cluster: Cluster, positions: set[int]) -> dict[int, Peer]:
+    """Returns those who are there, by their position."""
     answers = {
-        i: _call(cluster.workers[i], cluster, _ANSWER_SECS)
+        i: handshake.call(cluster.workers[i], cluster, _ANSWER_SECS)
         for i in sorted(positions)
     }
-    return {i: theirs for i, theirs in answers.items() if theirs is not None}
+    return {i: peer for i, peer in answers.items() if peer is not None}
 
 
 def _compare(ours: Cluster, theirs: Cluster, expected: int) -> str:
@@ -161,54 +210,3 @@ def _refusal(fault: str) -> RequestError:
 
 def _name(cluster: Cluster) -> str:
     return cluster.tasks[cluster.position]
-
-
-def _call(
-    address: str, cluster: Cluster, timeout_secs: float
-) -> Cluster | None:
-    """Asks the worker at `address`; None if none of ours is there yet."""
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection(
-            (host.strip("[]"), int(port)), _CONNECT_SECS
-        ) as connection:
-            # The kernel may join a call to a free local port to itself.
-            if connection.getsockname() == connection.getpeername():
-                return None
-            connection.settimeout(timeout_secs)
-            _send(connection, cluster)
-            return _receive(connection)
-    except _NOT_OURS:
-        return None
-
-
-def _answer(
-    listener: socket.socket,
-    cluster: Cluster,
-    heard: list[Cluster],
-    is_over: threading.Event,
-) -> None:
-    """Answers whoever calls, until `is_over` is set."""
-    while not is_over.is_set():
-        try:
-            connection, _ = listener.accept()
-            with connection:
-                connection.settimeout(_CONNECT_SECS)
-                # Hear first: who has an answer must also have been counted.
-                theirs = _receive(connection)
-                _send(connection, cluster)
-        except _NOT_OURS:
-            continue
-        heard.append(theirs)
-
-
-def _send(connection: socket.socket, cluster: Cluster) -> None:
-    connection.sendall(json.dumps(dataclasses.asdict(cluster)).encode() + b"\n")
-
-
-def _receive(connection: socket.socket) -> Cluster:
-    with connection.makefile("rb") as stream:
-        fields = json.loads(stream.readline(_MAX_BYTES))
-    cluster = Cluster(**{**fields, "workers": tuple(fields["workers"])})
-    _name(cluster)
-    return cluster

@@ -4,7 +4,8 @@
      "task": {"type": "worker", "index": 0}}
 
 One task of type `chief` may stand before the workers; without it worker 0 is
-the chief. TensorFlow reads the variable itself when the strategy is created,
+the chief. One of type `evaluator` may stand beside them: it takes no part in
+training. TensorFlow reads the variable itself when the strategy is created,
 but takes several mistakes for "one worker" or waits for ever, so it is
 checked here first. No TensorFlow in this file: a mistake shows at once.
 """
@@ -17,7 +18,7 @@ from typing import Any
 
 from errors import RequestError
 
-_EXAMPLE = (
+EXAMPLE = (
     '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, '
     '"task": {"type": "worker", "index": 0}}'
 )
@@ -70,48 +71,6 @@ class Cluster:
         )
 
 
-def check(strategy: str, environ: Mapping[str, str]) -> Cluster | None:
-    """Reads the cluster and compares it with the strategy that was asked for.
-
-    Args:
-        strategy: Value of `--strategy`.
-        environ: Environment variables.
-
-    Returns:
-        The cluster; None if there is none and none is needed.
-
-    Raises:
-        RequestError: as `read` and `require`, and for several workers under a
-            strategy that knows only one.
-    """
-    if strategy == "multi_worker_mirrored":
-        return require(environ)
-    cluster = read(environ)
-    if cluster and cluster.num_workers > 1:
-        raise RequestError(
-            f"--strategy={strategy}: TF_CONFIG names {cluster.num_workers} "
-            "workers, and each would train alone into the same folder; use "
-            "--strategy=multi_worker_mirrored or unset TF_CONFIG."
-        )
-    return cluster
-
-
-def require(environ: Mapping[str, str]) -> Cluster:
-    """Reads the cluster that a multi-worker strategy cannot do without.
-
-    Raises:
-        RequestError: as `read`, and if `TF_CONFIG` is not set.
-    """
-    cluster = read(environ)
-    if cluster is None:
-        raise RequestError(
-            "--strategy=multi_worker_mirrored: TF_CONFIG is not set, so this "
-            f"would be a lone worker; set it in every process, as in {_EXAMPLE}"
-            ", or use --strategy=mirrored."
-        )
-    return cluster
-
-
 def read(environ: Mapping[str, str]) -> Cluster | None:
     """Reads `TF_CONFIG`.
 
@@ -128,9 +87,15 @@ def read(environ: Mapping[str, str]) -> Cluster | None:
     text = environ.get("TF_CONFIG")
     if text is None:
         return None
+    if is_evaluator(environ):
+        raise RequestError(
+            "TF_CONFIG: task.type 'evaluator' is no worker; allowed in "
+            "training are chief and worker."
+        )
     config = _parse(text)
-    cluster = _member(config, "cluster")
-    addresses = _addresses(cluster)
+    addresses = _addresses(_member(config, "cluster"))
+    # Not in the cluster that trains, which must not wait for it.
+    addresses.pop("evaluator", None)
     task_type, index = _task(_member(config, "task"), addresses)
     workers = (*addresses.get("chief", ()), *addresses.get("worker", ()))
     seen = set()
@@ -144,20 +109,52 @@ def read(environ: Mapping[str, str]) -> Cluster | None:
     return Cluster(workers, task_type, index, "chief" in addresses)
 
 
+def write(cluster: Cluster) -> str:
+    """Returns the `TF_CONFIG` of which `read` makes `cluster`."""
+    chief, workers = int(cluster.has_chief), cluster.workers
+    parts = {"chief": workers[:chief], "worker": workers[chief:]}
+    addresses = {task_type: part for task_type, part in parts.items() if part}
+    task = {"type": cluster.task_type, "index": cluster.index}
+    return json.dumps({"cluster": addresses, "task": task})
+
+
+def is_evaluator(environ: Mapping[str, str]) -> bool:
+    """Whether `TF_CONFIG` makes this process the evaluator.
+
+    It talks to nobody, so the cluster may be left out.
+
+    Raises:
+        RequestError: if `TF_CONFIG` is wrong, or there are two evaluators.
+    """
+    text = environ.get("TF_CONFIG", "")
+    if not text.strip():
+        return False
+    config = _parse(text)
+    task = config.get("task")
+    if not isinstance(task, dict) or task.get("type") != "evaluator":
+        return False
+    if "cluster" in config:
+        _addresses(_member(config, "cluster"))
+    _check_index(task.get("index"), "evaluator", 1)
+    return True
+
+
 def _parse(text: str) -> dict[str, Any]:
     if not text.strip():
         raise RequestError(
-            f"TF_CONFIG is empty: unset it or write it as {_EXAMPLE}."
+            f"TF_CONFIG is empty: unset it or write it as {EXAMPLE}."
         )
     try:
         config = json.loads(text)
-    except json.JSONDecodeError as error:
+    # RecursionError: brackets within brackets, without end.
+    except (ValueError, RecursionError) as error:
         raise RequestError(
-            f"TF_CONFIG is not JSON ({error}): write it as {_EXAMPLE}."
+            f"TF_CONFIG is not JSON ({error}): write it as {EXAMPLE}."
         ) from error
     if not isinstance(config, dict):
         raise RequestError(
-            f"TF_CONFIG is {text}, not a JSON object: write it as {_EXAMPLE}."
+            f"TF_CONFIG is {json.dumps(config)}, not a JSON object: write it "
+            f"as {EXAMPLE}."
         )
     return config
 
@@ -169,25 +166,31 @@ def _member(config: dict[str, Any], key: str) -> dict[str, Any]:
         found = f"is {json.dumps(value)}" if key in config else "is missing"
         raise RequestError(
             f"TF_CONFIG: {key} {found}, must be an object: write TF_CONFIG "
-            f"as {_EXAMPLE}."
+            f"as {EXAMPLE}."
         )
     return value
 
 
 def _check_type(task_type: Any, field: str) -> None:
-    if task_type in ("master", "ps", "evaluator"):
+    if task_type == "ps":
         raise RequestError(
-            f"TF_CONFIG: {field} {task_type!r} is not supported; allowed are "
-            "one chief and any number of workers."
+            f"TF_CONFIG: {field} 'ps' is not supported: parameter servers "
+            "train asynchronously, so the result would depend on the number "
+            "of workers; make every process a worker."
         )
-    if task_type not in ("chief", "worker"):
+    if task_type == "master":
         raise RequestError(
-            f"TF_CONFIG: {field} {task_type!r} is unknown; allowed are chief "
-            "and worker."
+            f"TF_CONFIG: {field} 'master' is the old name; rename it to chief."
+        )
+    if task_type not in ("chief", "worker", "evaluator"):
+        raise RequestError(
+            f"TF_CONFIG: {field} {task_type!r} is unknown; allowed are chief, "
+            "worker and evaluator."
         )
 
 
 def _addresses(cluster: dict[str, Any]) -> dict[str, list[str]]:
+    """Returns task type → addresses, checked."""
     for task_type, addresses in cluster.items():
         _check_type(task_type, "in cluster, task type")
         field = f"cluster.{task_type}"
@@ -198,12 +201,14 @@ def _addresses(cluster: dict[str, Any]) -> dict[str, list[str]]:
             )
         for i, address in enumerate(addresses):
             _check_address(address, f"{field}[{i}]")
-    if len(cluster.get("chief", ())) > 1:
-        raise RequestError(
-            f"TF_CONFIG: cluster.chief names {len(cluster['chief'])} "
-            "addresses, but there is one chief; list the others as worker."
-        )
-    return cluster
+    for task_type in ("chief", "evaluator"):
+        count = len(cluster.get(task_type, ()))
+        if count > 1:
+            raise RequestError(
+                f"TF_CONFIG: cluster.{task_type} names {count} addresses, but "
+                f"there is one {task_type}; list the others as worker."
+            )
+    return dict(cluster)
 
 
 def _check_address(address: Any, field: str) -> None:
@@ -232,11 +237,14 @@ def _task(
             f"TF_CONFIG: task.type={task_type!r}, but cluster has no "
             f"{task_type}; allowed is {' or '.join(sorted(addresses))}."
         )
-    last = len(addresses[task_type]) - 1
+    _check_index(index, task_type, len(addresses[task_type]))
+    return task_type, index
+
+
+def _check_index(index: Any, task_type: str, count: int) -> None:
     # bool is an int to Python, and TensorFlow would take true for 1.
-    if type(index) is not int or not 0 <= index <= last:
+    if type(index) is not int or not 0 <= index < count:
         raise RequestError(
             f"TF_CONFIG: task.index={json.dumps(index)} must be an integer "
-            f"from 0 to {last}, a position in cluster.{task_type}."
+            f"from 0 to {count - 1}, a position in cluster.{task_type}."
         )
-    return task_type, index

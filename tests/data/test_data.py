@@ -14,6 +14,7 @@ def test_argument_follows_the_colon() -> None:
     ("values", "message"),
     [
         ({"global_batch_size": 0}, "--global_batch_size=0.*1 or more"),
+        ({"skip_bad_examples": -1}, "--skip_bad_examples=-1.*0 or more"),
         ({"shard_by": "rows"}, "--shard_by=rows.*examples or files"),
     ],
 )

@@ -22,6 +22,7 @@ EXCLUDED_FIELDS = {
     "eval_every_steps": "when, not what",
     "checkpoint_every_steps": "when, not what",
     "checkpoints_to_keep": "files",
+    "checkpoint_errors": "files",
     "callbacks": "one of the tests' own, for all",
     "early_stopping": "when, not what; its own tests run two workers",
     "export": "files",

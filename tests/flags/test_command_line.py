@@ -163,6 +163,7 @@ def test_help_imports_no_tensorflow() -> None:
         ("--dtype_policy=int8", "--dtype_policy=int8: must be one of"),
         ("--shard_by=hosts", "--shard_by=hosts: must be"),
         ("--export=onnx", "--export=onnx: must be one of"),
+        ("--checkpoint_errors=no", "must be one of stop, continue"),
         ("--callbacks=progresss_", "--callbacks=progresss_.*mean progress"),
         ("--weight_decay=-1", "--weight_decay=-1"),
         ("--strategy=multi_worker_mirrored", "--model_dir"),

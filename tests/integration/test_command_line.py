@@ -38,6 +38,7 @@ def test_trains_evaluates_and_says_what_to_do_next(tmp_path) -> None:
     assert f"tensorboard.main --logdir {tmp_path}" in done.stdout
     assert "--train_steps=40" in done.stdout
     assert {path.name for path in tmp_path.iterdir()} == {
+        "lock",
         "run.json",
         "metrics.jsonl",
         "best",

@@ -14,6 +14,9 @@ from strategies import StrategyConfig
         {"devices": ("gpu:1", "gpu:0"), "strategy": "mirrored"},
         {"strategy": "tpu", "tpu": "local"},
         {"intra_op_threads": 1, "inter_op_threads": 2},
+        {"cluster": "slurm", "strategy": "multi_worker_mirrored"},
+        # Tasks of a Slurm step that are runs of their own.
+        {"cluster": "tf_config", "strategy": "one_device"},
     ],
 )
 def test_accepts(values: dict[str, Any]) -> None:
@@ -33,6 +36,8 @@ def test_accepts(values: dict[str, Any]) -> None:
         ({"devices": ("cpu:0",), "strategy": "tpu"}, "every core of the TPU"),
         ({"tpu": "x"}, "--tpu=x: --strategy=one_device uses no TPU"),
         ({"intra_op_threads": -1}, "--intra_op_threads=-1: must be 0"),
+        ({"cluster": "k8s"}, "--cluster=k8s: must be one of auto, tf_config"),
+        ({"cluster": "slurm"}, "--cluster=slurm: --strategy=one_device knows"),
         ({"inter_op_threads": -2}, "--inter_op_threads=-2: must be 0"),
     ],
 )

@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from errors import RequestError
+from tests.training import saving
 from training import TrainConfig
 from training import checkpoint
 from training import state as state_lib
@@ -32,7 +33,7 @@ def test_restores_everything_into_any_number_of_replicas(
     tmp_path, strategy_of, source, target
 ) -> None:
     saved = _state(strategy_of(source), fill=5)
-    checkpoint.save(
+    saving.save(
         strategy_of(source), saved.variables(), str(tmp_path), 5, keep=1
     )
     keras.utils.clear_session()
@@ -48,10 +49,11 @@ def test_a_folder_without_checkpoint_changes_nothing(
 ) -> None:
     state = _state(strategy_of(1), fill=3)
     before = _values(state)
-    checkpoint.restore(strategy_of(1), state.variables(), str(tmp_path))
-    checkpoint.restore(
-        strategy_of(1), state.variables(), str(tmp_path / "absent")
-    )
+    for folder in (tmp_path, tmp_path / "absent"):
+        restored = checkpoint.restore(
+            strategy_of(1), state.variables(), str(folder)
+        )
+        assert restored is None
     np.testing.assert_equal(_values(state), before)
 
 
@@ -60,56 +62,115 @@ def test_keeps_the_newest_and_reads_the_newest(tmp_path, strategy_of) -> None:
     state = _state(strategy)
     for step in (8, 9, 10, 100):
         state.step.assign(step)
-        checkpoint.save(
-            strategy, state.variables(), str(tmp_path), step, keep=2
-        )
+        saving.save(strategy, state.variables(), str(tmp_path), step, keep=2)
     assert checkpoint.list_steps(str(tmp_path)) == [10, 100]
     folder = tmp_path / "checkpoints"
     assert {path.name for path in folder.iterdir()} == {
         f"step-{step}.{part}"
         for step in (10, 100)
-        for part in ("index", "data-00000-of-00001")
+        for part in ("json", "index", "data-00000-of-00001")
     }
     state.step.assign(0)
     checkpoint.restore(strategy, state.variables(), str(tmp_path))
     assert state.step.numpy() == 100
 
 
-def test_the_best_replaces_a_best_of_a_later_step(
-    tmp_path, strategy_of
+def test_what_others_leave_there_is_ignored(tmp_path, strategy_of) -> None:
+    strategy = strategy_of(1)
+    state = _state(strategy)
+    saving.save(strategy, state.variables(), str(tmp_path), 7, keep=1)
+    folder = tmp_path / "checkpoints"
+    for name in (
+        "step-9.index",
+        "step-9.json.bak",
+        "step-x.json",
+        "checkpoint",
+    ):
+        (folder / name).touch()
+    assert checkpoint.restore(strategy, state.variables(), str(tmp_path)) == 7
+
+
+def test_reads_the_best_or_a_given_step(tmp_path, strategy_of) -> None:
+    strategy = strategy_of(2)
+    state = _state(strategy)
+    folder = str(tmp_path)
+    for step in (5, 6):
+        state.step.assign(step)
+        saving.save(strategy, state.variables(), folder, step, keep=2)
+    state.step.assign(4)
+    best = {"step": 4, "metric": "loss", "value": 1.0}
+    saving.save_best(strategy, state.variables(), folder, best)
+    for which, step in ((checkpoint.BEST, 4), (5, 5), (6, 6)):
+        assert step == checkpoint.restore(
+            strategy, state.variables(), folder, which
+        )
+        assert state.step.numpy() == step
+
+
+def test_best_is_what_best_json_says(tmp_path, strategy_of) -> None:
+    """A run killed before it wrote that leaves two there."""
+    strategy = strategy_of(1)
+    state = _state(strategy)
+    for step in (3, 4):
+        state.step.assign(step)
+        saving.save(strategy, state.variables(), str(tmp_path), step, 2)
+    (tmp_path / "checkpoints").rename(tmp_path / "best")
+    (tmp_path / "best" / "best.json").write_text('{"step": 3}')
+    assert 3 == checkpoint.restore(
+        strategy, state.variables(), str(tmp_path), checkpoint.BEST
+    )
+
+
+@pytest.mark.parametrize(
+    ("which", "message"),
+    [
+        (checkpoint.BEST, r"best\.json does not say which .* is the best"),
+        (6, "step-6 cannot be used: its marker cannot be read"),
+        (5, "step-5 cannot be used: its data has 10 bytes"),
+    ],
+)
+def test_what_is_asked_for_must_be_there_and_whole(
+    tmp_path, strategy_of, which, message
 ) -> None:
-    """As after a kill: steps are run again, and another one is the best."""
     strategy = strategy_of(1)
     variables = _state(strategy).variables()
-    for step in (300, 100):
-        best = {"step": step, "metric": "loss", "value": 1.0}
-        checkpoint.save_best(strategy, variables, str(tmp_path), best)
-    assert checkpoint.list_steps(str(tmp_path), checkpoint.BEST) == [100]
-    assert '"step": 100' in (tmp_path / "best" / "best.json").read_text()
+    for step in (4, 5):
+        saving.save(strategy, variables, str(tmp_path), step, keep=2)
+    path = tmp_path / "checkpoints" / "step-5.data-00000-of-00001"
+    path.write_bytes(path.read_bytes()[:10])
+    with pytest.raises(RequestError, match=message):
+        checkpoint.restore(strategy, variables, str(tmp_path), which)
 
 
-def test_a_damaged_checkpoint_is_named(tmp_path, strategy_of) -> None:
+def test_a_read_that_fails_is_a_refusal(
+    tmp_path, strategy_of, monkeypatch
+) -> None:
     strategy = strategy_of(1)
     variables = _state(strategy).variables()
-    checkpoint.save(strategy, variables, str(tmp_path), 7, keep=1)
-    path = tmp_path / "checkpoints" / "step-7.index"
-    path.write_bytes(path.read_bytes()[:20])
-    with pytest.raises(RequestError, match=r"step-7 cannot be read"):
+    saving.save(strategy, variables, str(tmp_path), 5, keep=1)
+
+    def load_checkpoint(path: str) -> None:
+        raise tf.errors.UnavailableError(None, None, "gone")
+
+    monkeypatch.setattr(tf.train, "load_checkpoint", load_checkpoint)
+    with pytest.raises(RequestError, match=r"step-5 cannot be read \(gone\)"):
         checkpoint.restore(strategy, variables, str(tmp_path))
 
 
-def test_half_a_checkpoint_is_not_listed(tmp_path) -> None:
-    folder = tmp_path / "checkpoints"
-    folder.mkdir()
-    (folder / "step-7.data-00000-of-00001").touch()
-    (folder / "step-7.index.tempstate123").touch()
-    assert checkpoint.list_steps(str(tmp_path)) == []
+def test_names_are_the_keys_for_any_reader(tmp_path, strategy_of) -> None:
+    strategy = strategy_of(2)
+    state = _state(strategy, fill=3)
+    saving.save(strategy, state.variables(), str(tmp_path), 3, keep=1)
+    reader = tf.train.load_checkpoint(tmp_path / "checkpoints" / "step-3")
+    assert reader.get_variable_to_shape_map().keys() == _values(state).keys()
+    for name, value in _values(state).items():
+        np.testing.assert_array_equal(reader.get_tensor(name), value, name)
 
 
 def test_part_of_a_state_can_be_restored(tmp_path, strategy_of) -> None:
     strategy = strategy_of(1)
     saved = _state(strategy, fill=2)
-    checkpoint.save(strategy, saved.variables(), str(tmp_path), 2, keep=1)
+    saving.save(strategy, saved.variables(), str(tmp_path), 2, keep=1)
     keras.utils.clear_session()
     fresh = _state(strategy, fill=50)
     kept = fresh.optimizer.iterations.numpy()
@@ -129,21 +190,14 @@ def test_refuses_what_does_not_fit(
     tmp_path, strategy_of, other, message
 ) -> None:
     strategy = strategy_of(1)
-    saved = _state(strategy)
-    checkpoint.save(strategy, saved.variables(), str(tmp_path), 2, keep=1)
     keras.utils.clear_session()
     state = _state(strategy, **other, fill=1)
+    # The one before would fit.
+    saving.save(strategy, state.variables(), str(tmp_path), 1, keep=2)
+    keras.utils.clear_session()
+    saved = _state(strategy)
+    saving.save(strategy, saved.variables(), str(tmp_path), 2, keep=2)
     before = _values(state)
     with pytest.raises(RequestError, match=message):
         checkpoint.restore(strategy, state.variables(), str(tmp_path))
     np.testing.assert_equal(_values(state), before)
-
-
-def test_refuses_to_save_what_is_not_finite(tmp_path, strategy_of) -> None:
-    strategy = strategy_of(2)
-    state = _state(strategy)
-    checkpoint.save(strategy, state.variables(), str(tmp_path), 1, keep=1)
-    state.model.trainable_variables[0].assign(np.full([2, 3], np.nan))
-    with pytest.raises(RuntimeError, match=r"model/dense/kernel.*step 2"):
-        checkpoint.save(strategy, state.variables(), str(tmp_path), 2, keep=1)
-    assert checkpoint.list_steps(str(tmp_path)) == [1]

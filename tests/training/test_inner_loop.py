@@ -1,8 +1,12 @@
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
+from errors import RequestError
+from training import TrainConfig
 from training import inner_loop
+from training import state as state_lib
 
 
 def _make(metric: keras.Metric) -> inner_loop.Loop:
@@ -33,3 +37,49 @@ def test_other_metrics_report_what_they_hold() -> None:
     iterator = iter(tf.data.Dataset.from_tensors(1.5).repeat())
     assert loop(iterator, tf.constant(3, tf.int64))["sum"].numpy() == 4.5
     assert loop(iterator, tf.constant(0, tf.int64))["sum"].numpy() == 0.0
+
+
+def test_reports_metrics_rate_and_speed(strategy_of) -> None:
+    with strategy_of(2).scope():
+        inputs = keras.Input([1])
+        model = keras.Model(inputs, keras.layers.Dense(1)(inputs))
+        state = state_lib.create(model, TrainConfig(learning_rate=0.25))
+    calls = []
+
+    def compiled(iterator, num_steps) -> dict[str, tf.Tensor]:
+        calls.append((iterator, num_steps))
+        state.step.assign_add(num_steps)
+        return {"loss": tf.constant(3.0)}
+
+    train = inner_loop.make_train(compiled, "iterator", state, 64)
+    logs = train(5)
+    assert logs["loss"] == 3.0
+    assert logs["learning_rate"] == 0.25
+    assert logs["examples_per_sec"] == pytest.approx(64 * logs["steps_per_sec"])
+    assert calls[0][0] == "iterator"
+    # A tensor, so that another number is no new trace.
+    assert tf.is_tensor(calls[0][1])
+    assert np.array_equal(calls[0][1], 5)
+
+
+def test_a_vote_ends_the_loop_after_its_step() -> None:
+    asked = tf.Variable(0)
+    seen = keras.metrics.Sum(name="seen")
+
+    def step(value: tf.Tensor) -> tf.Tensor:
+        seen.update_state(1.0)
+        asked.assign(tf.cast(value >= 3, tf.int32))
+        return asked.read_value()
+
+    loop = inner_loop.make(step, [seen])
+    iterator = iter(tf.data.Dataset.range(100))
+    first = loop(iterator, tf.constant(3, tf.int64))
+    assert (first["seen"], first["interrupted"]) == (3, False)
+    second = loop(iterator, tf.constant(90, tf.int64))
+    assert (second["seen"], second["interrupted"]) == (1, True)
+
+
+def test_refuses_two_metrics_of_one_name() -> None:
+    metrics = [keras.metrics.Mean(name="residual") for _ in range(2)]
+    with pytest.raises(RequestError, match="two metrics are called 'residual'"):
+        inner_loop.make(lambda value: None, metrics)

@@ -4,20 +4,34 @@ import json
 import math
 
 import keras
-import numpy as np
 import pytest
-import tensorflow as tf
 
 from training import TrainConfig
 from training import checkpoint
+from training import checkpoint_writer
 from training import loop
 from training import state as state_lib
+from training.job import Job
+from training.job import make_stop
 
 
 @pytest.fixture
-def run(tmp_path, strategy_of):
+def run(tmp_path, strategy_of, monkeypatch):
     """Returns a function that runs the loop and returns what happened."""
     strategy = strategy_of(1)
+    events = []
+    pools = []
+
+    class Writer(checkpoint_writer.Writer):
+        def __init__(self, *arguments) -> None:
+            super().__init__(*arguments)
+            pools.append(self._pool)
+
+        def save(self, variables, step) -> None:
+            events.append(("save", step))
+            super().save(variables, step)
+
+    monkeypatch.setattr(checkpoint_writer, "Writer", Writer)
 
     def run_loop(
         config: TrainConfig,
@@ -27,7 +41,7 @@ def run(tmp_path, strategy_of):
         losses=None,
         eval_loss=2.0,
     ):
-        events = []
+        events.clear()
         with strategy.scope():
             inputs = keras.Input([1])
             outputs = keras.layers.Dense(1, name="dense")(inputs)
@@ -51,8 +65,7 @@ def run(tmp_path, strategy_of):
 
         class Spy(keras.callbacks.Callback):
             def on_train_batch_end(self, batch, logs) -> None:
-                saved = checkpoint.list_steps(str(tmp_path))
-                events.append(("batch_end", batch, saved))
+                events.append(("batch_end", batch))
 
             def on_test_end(self, logs) -> None:
                 events.append(("test_end", logs["loss"]))
@@ -60,16 +73,13 @@ def run(tmp_path, strategy_of):
             def on_epoch_end(self, epoch, logs) -> None:
                 events.append(("epoch_end", epoch, sorted(logs)))
 
-        result = loop.run(
-            strategy,
-            state,
-            train,
-            evaluate,
-            [*callbacks, Spy()],
-            config,
-            str(tmp_path),
-        )
-        return events, result
+        job = Job(strategy, state, config, str(tmp_path), make_stop())
+        try:
+            result = loop.run(job, train, evaluate, [*callbacks, Spy()])
+        finally:
+            for pool in pools:  # as at the end of a process
+                pool.shutdown()
+        return list(events), result
 
     return run_loop
 
@@ -117,12 +127,14 @@ def test_order_at_a_boundary(run) -> None:
     assert events == [
         ("train", 2),
         ("evaluate", 2),
-        ("batch_end", 2, [2]),
+        ("save", 2),
+        ("batch_end", 2),
         ("test_end", 2.0),
         ("epoch_end", 0, logs),
         ("train", 2),
         ("evaluate", 4),
-        ("batch_end", 4, [2, 4]),
+        ("save", 4),
+        ("batch_end", 4),
         ("test_end", 2.0),
         ("epoch_end", 1, logs),
     ]
@@ -171,6 +183,7 @@ def test_a_callback_may_stop_the_run(run, tmp_path) -> None:
         "evaluate",
         "test_end",
         "epoch_end",
+        "save",
     ]
     assert checkpoint.list_steps(str(tmp_path)) == [4]
     assert checkpoint.list_steps(str(tmp_path), checkpoint.BEST) == [4]
@@ -225,28 +238,6 @@ def test_early_stopping_of_keras_stops(run) -> None:
     stopping = keras.callbacks.EarlyStopping(monitor="val_loss", patience=2)
     events, _ = run(config, stopping)
     assert sum(event[0] == "train" for event in events) == 3
-
-
-def test_reports_metrics_rate_and_speed(strategy_of) -> None:
-    with strategy_of(2).scope():
-        inputs = keras.Input([1])
-        model = keras.Model(inputs, keras.layers.Dense(1)(inputs))
-        state = state_lib.create(model, TrainConfig(learning_rate=0.25))
-    calls = []
-
-    def compiled(iterator, num_steps) -> dict[str, tf.Tensor]:
-        calls.append((iterator, num_steps))
-        return {"loss": tf.constant(3.0)}
-
-    train = loop.make_train(compiled, "iterator", state, 64)
-    logs = train(5)
-    assert logs["loss"] == 3.0
-    assert logs["learning_rate"] == 0.25
-    assert logs["examples_per_sec"] == pytest.approx(64 * logs["steps_per_sec"])
-    assert calls[0][0] == "iterator"
-    # A tensor, so that another number is no new trace.
-    assert tf.is_tensor(calls[0][1])
-    assert np.array_equal(calls[0][1], 5)
 
 
 def test_the_best_is_kept_apart_with_its_metric(run, tmp_path) -> None:

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from errors import RequestError
 from training import TrainConfig
+from training import eval_step
 from training import state as state_lib
 from training import step as step_lib
 from training import task as task_lib
@@ -138,7 +139,7 @@ def test_evaluation_counts_each_example_once(
     task = _task(
         lambda labels, outputs: outputs[:, 0],
     )
-    loop = step_lib.make_eval_loop(strategy, model, task)
+    loop = eval_step.make_eval_loop(strategy, model, task)
     iterator = _iterator(strategy, rows, rows, weights, batch)
     results = loop(iterator, tf.constant(steps, tf.int64))
     assert results["loss"].numpy() == pytest.approx(5.0)
@@ -373,7 +374,7 @@ def test_top_k_counts_examples_not_batches(strategy_of, replicas) -> None:
         lambda labels, outputs: outputs[:, 0],
         lambda: [keras.metrics.SparseTopKCategoricalAccuracy(2, name="top")],
     )
-    loop = step_lib.make_eval_loop(strategy, model, task)
+    loop = eval_step.make_eval_loop(strategy, model, task)
     iterator = _iterator(strategy, logits, labels, weights, batch=4)
     results = loop(iterator, tf.constant(3, tf.int64))
     assert results["top"].numpy() == pytest.approx(7 / 8)

@@ -6,6 +6,7 @@ knows which examples it holds.
 
 import types
 from collections.abc import Callable
+from collections.abc import Collection
 
 import numpy as np
 import tensorflow as tf
@@ -15,10 +16,23 @@ from data import DatasetInfo
 
 
 def make(
-    kind: str, num_examples: int, num_eval: int = 1
+    kind: str,
+    num_examples: int,
+    num_eval: int = 1,
+    bad: Collection[int] = (),
 ) -> types.SimpleNamespace:
-    """Makes a dataset module; `_preprocess` kinds negate their labels."""
+    """Makes a dataset module; `_preprocess` kinds negate their labels.
+
+    Examples that are `bad` cannot be made, unless they are plain `arrays`.
+    """
     sizes = {"train": num_examples, "eval": num_eval}
+
+    def text(index: tf.Tensor) -> tf.Tensor:
+        is_bad = tf.reduce_any(index == tf.constant([-1, *bad], tf.int64))
+        return tf.where(is_bad, "bad", tf.strings.as_string(index))
+
+    def checked(index: tf.Tensor) -> tf.Tensor:
+        return tf.strings.to_number(text(index), tf.int64)
 
     def info(config: DataConfig) -> DatasetInfo:
         return DatasetInfo(
@@ -33,14 +47,12 @@ def make(
         return np.stack([labels, labels], 1).astype(np.float32), labels
 
     def example(config: DataConfig, split: str, index: tf.Tensor) -> tuple:
-        return tf.fill([2], tf.cast(index, tf.float32)), index
+        return tf.fill([2], tf.cast(index, tf.float32)), checked(index)
 
     def source(config: DataConfig, split: str, shard: tuple) -> tf.data.Dataset:
         worker, num_workers = shard
-        texts = [str(i) for i in range(sizes[split])]
-        return tf.data.Dataset.from_tensor_slices(texts).shard(
-            num_workers, worker
-        )
+        texts = tf.data.Dataset.range(sizes[split]).map(text)
+        return texts.shard(num_workers, worker)
 
     def decode(config: DataConfig, split: str, element: tf.Tensor) -> tuple:
         label = tf.strings.to_number(element, tf.int64)
@@ -48,7 +60,7 @@ def make(
 
     def negate(config: DataConfig, split: str, element: tuple) -> tuple:
         features, labels = element
-        return features, -labels
+        return features, -checked(labels)
 
     forms: dict[str, dict[str, Callable]] = {
         "arrays": {"arrays": arrays},

@@ -1,3 +1,4 @@
+import functools
 import json
 import os
 import socket
@@ -12,9 +13,11 @@ import tensorflow as tf
 
 from data import DataConfig
 from data.pipeline import distribute
+from data.pipeline import guard
 from data.pipeline import order
 from data.pipeline import prepare
 from errors import RequestError
+from errors import RunError
 from tests.data.pipeline import datasets
 
 StrategyOf = Callable[[int], tf.distribute.Strategy]
@@ -98,6 +101,58 @@ def test_per_replica_shapes_are_static_in_a_compiled_loop(
     assert set(shapes) == {tf.TensorShape([4 // num_replicas, 2])}
 
 
+@REPLICAS
+@pytest.mark.parametrize("kind", ["example", "source"])
+def test_a_compiled_loop_that_meets_a_bad_example_names_it(
+    num_replicas: int, kind: str, strategy_of: StrategyOf
+) -> None:
+    strategy, config = strategy_of(num_replicas), _config(4)
+    module = datasets.make(kind, 16, 16, bad=[11])
+    find_bad = functools.partial(distribute.find_bad, strategy, module, config)
+    step = tf.Variable(0, dtype=tf.int64)
+
+    @tf.function(autograph=False)
+    def loop(iterator: Any, num_steps: tf.Tensor) -> None:
+        def body(done: tf.Tensor) -> tf.Tensor:
+            strategy.run(lambda *_: None, args=next(iterator))
+            step.assign_add(1)
+            return done + 1
+
+        tf.while_loop(
+            lambda done: done < num_steps,
+            body,
+            [tf.zeros_like(num_steps)],
+            parallel_iterations=1,
+        )
+
+    def run(dataset: Any, num_steps: int) -> dict[str, float]:
+        loop(iter(dataset), tf.constant(num_steps))
+        return {}
+
+    train = distribute.train_dataset(strategy, module, config, seed=5, step=0)
+    with pytest.raises(RunError, match=r"read e\w+ 11 of .*split train: Str"):
+        guard.guard_train(
+            functools.partial(run, train),
+            find_bad,
+            config,
+            seed=5,
+            step=lambda: int(step.numpy()),
+        )(4)
+    held_out = distribute.eval_dataset(strategy, module, config)
+    with pytest.raises(RunError, match=r"read e\w+ 11 of .*split eval: Str"):
+        guard.guard_eval(functools.partial(run, held_out, 4), find_bad)()
+
+
+def test_a_worker_without_bad_examples_finds_none(
+    strategy_of: StrategyOf,
+) -> None:
+    module = datasets.make("source", 16)
+
+    assert "" == distribute.find_bad(
+        strategy_of(2), module, _config(4), "train", seed=5, steps=range(4)
+    )
+
+
 @pytest.mark.parametrize(
     ("size", "sizes"), [(66, "64 or 68"), (3, "use 4.")], ids=["near", "below"]
 )
@@ -125,6 +180,7 @@ import tensorflow as tf
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 from data import DataConfig
 from data.pipeline import distribute
+from data.pipeline import guard
 from data.pipeline import prepare
 from tests.data.pipeline import datasets
 

@@ -14,53 +14,13 @@ from data.pipeline import prepare
 from data.pipeline import stream
 from errors import RequestError
 from tests.data.pipeline import datasets
+from tests.data.pipeline import layouts
 
-LAYOUTS = pytest.mark.parametrize(
-    ("num_workers", "num_replicas"),
-    [(1, 4), (2, 2), (2, 4), (4, 4)],
-    ids=lambda count: str(count),
-)
 KINDS = pytest.mark.parametrize("kind", datasets.KINDS)
 
 
 def _config(size: int, **kwargs: Any) -> DataConfig:
     return DataConfig(dataset="mine", global_batch_size=size, **kwargs)
-
-
-def _contexts(
-    num_workers: int, num_replicas: int
-) -> list[tf.distribute.InputContext]:
-    return [
-        tf.distribute.InputContext(num_workers, worker, num_replicas)
-        for worker in range(num_workers)
-    ]
-
-
-def _global_batches(
-    make: Callable[[tf.distribute.InputContext], tf.data.Dataset],
-    num_workers: int,
-    num_replicas: int,
-    num_steps: int,
-) -> list[tuple[np.ndarray, ...]]:
-    """Puts the rows of all replicas back: row i is from replica i mod R."""
-    num_local = num_replicas // num_workers
-    workers = [
-        list(make(context).take(num_steps * num_local).as_numpy_iterator())
-        for context in _contexts(num_workers, num_replicas)
-    ]
-    steps = []
-    for step in range(num_steps):
-        local = slice(step * num_local, (step + 1) * num_local)
-        replicas = [batch for worker in workers for batch in worker[local]]
-        assert len(replicas) == num_replicas
-        parts = zip(*replicas, strict=True)
-        steps.append(
-            tuple(
-                np.stack(part, 1).reshape(-1, *part[0].shape[1:])
-                for part in parts
-            )
-        )
-    return steps
 
 
 def _train(
@@ -72,13 +32,13 @@ def _train(
 
 
 @KINDS
-@LAYOUTS
+@layouts.LAYOUTS
 def test_global_batches_do_not_depend_on_the_layout(
     kind: str, num_workers: int, num_replicas: int
 ) -> None:
     make = _train(datasets.make(kind, 18), _config(8))
 
-    batches = _global_batches(make, num_workers, num_replicas, 5)
+    batches = layouts.global_batches(make, num_workers, num_replicas, 5)
 
     expected = make(tf.distribute.InputContext()).take(5).as_numpy_iterator()
     for batch, one_device in zip(batches, expected, strict=True):
@@ -90,7 +50,7 @@ def test_global_batches_do_not_depend_on_the_layout(
 def test_rows_follow_the_order(kind: str) -> None:
     make = _train(datasets.make(kind, 18), _config(8), seed=5, step=2)
 
-    batches = _global_batches(make, 1, 1, 12)
+    batches = layouts.global_batches(make, 1, 1, 12)
 
     rows = order.train_indices(18, 8, seed=5, step=2).take(12)
     for (features, labels, weights), index in zip(
@@ -105,7 +65,7 @@ def test_rows_follow_the_order(kind: str) -> None:
 def test_every_epoch_holds_every_example_once(kind: str) -> None:
     make = _train(datasets.make(kind, 6), _config(4))
 
-    batches = _global_batches(make, 1, 1, 6)
+    batches = layouts.global_batches(make, 1, 1, 6)
 
     chain = np.concatenate([abs(labels) for _, labels, _ in batches])
     epochs = chain.reshape(4, 6)
@@ -116,10 +76,12 @@ def test_every_epoch_holds_every_example_once(kind: str) -> None:
 @KINDS
 def test_starting_at_a_step_equals_skipping_to_it(kind: str) -> None:
     module, config = datasets.make(kind, 18), _config(8)
-    whole = _global_batches(_train(module, config), 1, 2, 14)
+    whole = layouts.global_batches(_train(module, config), 1, 2, 14)
 
     for step in (3, 10):
-        later = _global_batches(_train(module, config, step=step), 1, 2, 4)
+        later = layouts.global_batches(
+            _train(module, config, step=step), 1, 2, 4
+        )
 
         for received, right in zip(later, whole[step:], strict=False):
             np.testing.assert_array_equal(received[1], right[1])
@@ -129,7 +91,7 @@ def test_order_of_a_source_depends_on_the_seed_alone() -> None:
     module, config = datasets.make("source", 40), _config(40)
 
     def first_labels(seed: int) -> list[int]:
-        batches = _global_batches(_train(module, config, seed), 1, 1, 1)
+        batches = layouts.global_batches(_train(module, config, seed), 1, 1, 1)
         return list(batches[0][1])
 
     tf.random.set_seed(1)
@@ -146,7 +108,7 @@ def test_source_larger_than_the_buffer_still_gives_each_example_once(
     monkeypatch.setattr(stream, "SHUFFLE_BUFFER_EXAMPLES", 4)
     make = _train(datasets.make("source", 32), _config(16))
 
-    batches = _global_batches(make, 2, 2, 2)
+    batches = layouts.global_batches(make, 2, 2, 2)
 
     labels = np.concatenate([labels for _, labels, _ in batches])
     np.testing.assert_array_equal(np.sort(labels), range(32))
@@ -202,7 +164,7 @@ def test_evaluation_counts_every_example_once(
         module = datasets.make(kind, 1, num_examples)
         num_steps = prepare.num_eval_steps(module, config)
 
-        batches = _global_batches(
+        batches = layouts.global_batches(
             functools.partial(prepare.eval_dataset, module, config),
             num_workers,
             num_replicas,
@@ -239,7 +201,7 @@ def test_experimental_distribute_dataset_gives_the_same_global_batches(
 
     iterator = iter(strategy.experimental_distribute_dataset(one_pipeline))
 
-    ours = _global_batches(make, 1, num_replicas, 5)
+    ours = layouts.global_batches(make, 1, num_replicas, 5)
     for _, labels, _ in ours:
         parts = strategy.experimental_local_results(next(iterator)[1])
         # TensorFlow gives every replica a run of rows instead of every R-th.
@@ -274,7 +236,7 @@ def test_large_examples_are_looked_up_step_by_step() -> None:
         labels=tf.TensorSpec([], tf.int64),
     )
 
-    batches = _global_batches(_train(module, _config(4)), 1, 2, 3)
+    batches = layouts.global_batches(_train(module, _config(4)), 1, 2, 3)
 
     labels = np.concatenate([labels for _, labels, _ in batches])
     np.testing.assert_array_equal(
@@ -319,7 +281,7 @@ def test_one_file_serves_two_workers(tmp_path: Any, split: str) -> None:
     module, config = _numbers_module(tmp_path), _config(8)
     seen = []
 
-    for context in _contexts(2, 2):
+    for context in layouts.contexts(2, 2):
         dataset = (
             _train(module, config)(context)
             if split == "train"
@@ -358,7 +320,7 @@ def test_files_feed_their_own_worker() -> None:
     module = datasets.make("source", 12)
     config = _config(4, shard_by="files")
 
-    for worker, context in enumerate(_contexts(2, 4)):
+    for worker, context in enumerate(layouts.contexts(2, 4)):
         batches = list(_train(module, config)(context).take(12))
         labels = np.concatenate([labels for _, labels, _ in batches])
 
@@ -376,9 +338,9 @@ def test_files_resume_at_a_step(says_how_many: bool) -> None:
         module.source = lambda *args: known(*args).filter(lambda _: True)
     config = _config(4, shard_by="files")
 
-    later = _global_batches(_train(module, config, step=9), 2, 4, 4)
+    later = layouts.global_batches(_train(module, config, step=9), 2, 4, 4)
 
-    whole = _global_batches(_train(module, config), 2, 4, 13)
+    whole = layouts.global_batches(_train(module, config), 2, 4, 13)
     for received, right in zip(later, whole[9:], strict=True):
         np.testing.assert_array_equal(received[1], right[1])
 
@@ -387,7 +349,7 @@ def test_files_of_one_worker_are_all_files() -> None:
     module = datasets.make("source", 12)
 
     by_files, by_examples = (
-        _global_batches(_train(module, _config(4, shard_by=by)), 1, 2, 6)
+        layouts.global_batches(_train(module, _config(4, shard_by=by)), 1, 2, 6)
         for by in ("files", "examples")
     )
 
@@ -401,7 +363,7 @@ def test_evaluation_goes_by_example_even_with_files() -> None:
     module = datasets.make("source", 1, 7)
     config = _config(4, shard_by="files")
 
-    batches = _global_batches(
+    batches = layouts.global_batches(
         lambda context: prepare.eval_dataset(module, config, context), 2, 2, 2
     )
 
@@ -414,7 +376,7 @@ def test_rejects_a_worker_without_examples() -> None:
     config = _config(4, shard_by="files")
 
     with pytest.raises(RequestError, match=r"worker 1 of 2.*no example"):
-        _train(module, config)(_contexts(2, 2)[1])
+        _train(module, config)(layouts.contexts(2, 2)[1])
 
 
 @pytest.mark.parametrize("kind", ["arrays", "example"])

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from errors import RequestError
+from errors import RunError
 from strategies.cluster import rendezvous
 from strategies.cluster.tf_config import Cluster
 
@@ -20,6 +21,13 @@ def _short_linger(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(rendezvous, "_LINGER_SECS", 0.5)
     yield
     rendezvous.meet.cache_clear()
+
+
+def meet(cluster: Cluster, timeout_secs: float = DEADLINE_SECS) -> None:
+    links = rendezvous.meet(cluster, timeout_secs)
+    others = set(range(cluster.num_workers)) - {cluster.position}
+    assert links.outgoing.keys() == links.incoming.keys() == others
+    links.close()
 
 
 def _addresses(count: int) -> list[str]:
@@ -38,7 +46,7 @@ def _meet_all(*clusters: Cluster) -> list[BaseException | None]:
     """Lets all meet; returns what each raised, or None."""
     with ThreadPoolExecutor(len(clusters)) as pool:
         futures: list[Future[None]] = [
-            pool.submit(rendezvous.meet, cluster) for cluster in clusters
+            pool.submit(meet, cluster) for cluster in clusters
         ]
         return [future.exception(DEADLINE_SECS) for future in futures]
 
@@ -68,23 +76,23 @@ def test_chief_and_worker_meet() -> None:
 def test_worker_is_met_once_per_process() -> None:
     """TensorFlow's own server holds the port from then on."""
     cluster = _worker(_addresses(1), 0)
-    rendezvous.meet(cluster)
+    meet(cluster)
     port = int(cluster.address.rpartition(":")[2])
     with socket.create_server(("127.0.0.1", port)):
-        rendezvous.meet(cluster)
+        meet(cluster)
 
 
 def test_late_worker_is_waited_for() -> None:
     addresses = _addresses(2)
     with ThreadPoolExecutor(1) as pool:
-        early = pool.submit(rendezvous.meet, _worker(addresses, 0))
+        early = pool.submit(meet, _worker(addresses, 0))
         # Whoever calls in between and is none of ours changes nothing.
         _say(addresses[0], b"GET / HTTP/1.1\r\n\r\n")
         _say(addresses[0], b'{"workers": 3}\n')
         _say(addresses[0], b'{"workers": [], "task_type": "", "index": 0}\n')
         _say(addresses[0], b"")
         assert not early.done()
-        rendezvous.meet(_worker(addresses, 1))
+        meet(_worker(addresses, 1))
         early.result(DEADLINE_SECS)
 
 
@@ -168,7 +176,7 @@ def test_refuses_port_in_use(host: str) -> None:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         message = rf"cannot open the port of worker 0 \({address}\): .* in use"
         with pytest.raises(RequestError, match=message):
-            rendezvous.meet(_worker([address], 0))
+            meet(_worker([address], 0))
 
 
 def test_port_is_free_again_after_restart() -> None:
@@ -179,27 +187,32 @@ def test_port_is_free_again_after_restart() -> None:
         assert _meet_all(*clusters) == [None, None]
 
 
-def test_a_call_to_itself_is_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when the kernel gives a caller the very port that it calls."""
-    connection = socket.socket()
-    connection.bind(("127.0.0.1", 0))
-    connection.connect(connection.getsockname())
-    monkeypatch.setattr(socket, "create_connection", lambda *_: connection)
-    assert rendezvous._call("a:1", _worker(["a:1"], 0), 1.0) is None
-
-
 def test_who_waits_is_told_for_whom(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(rendezvous, "_SILENT_SECS", 0.3)
     addresses = _addresses(2)
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(rendezvous.meet, _worker(addresses, 0))
+        first = pool.submit(meet, _worker(addresses, 0))
         heard = ""
         deadline = time.monotonic() + DEADLINE_SECS
         while not heard and time.monotonic() < deadline:
             heard = capsys.readouterr().out
-        second = pool.submit(rendezvous.meet, _worker(addresses, 1))
+        second = pool.submit(meet, _worker(addresses, 1))
         assert first.exception(DEADLINE_SECS) is None
         assert second.exception(DEADLINE_SECS) is None
-    assert heard == f"Waiting for {addresses[1]}\n"
+    assert heard == f"Waiting for worker 1 ({addresses[1]})\n"
+
+
+def test_names_who_does_not_come() -> None:
+    addresses = _addresses(3)
+    with ThreadPoolExecutor(2) as pool:
+        errors = [
+            pool.submit(meet, _worker(addresses, i), 1.0).exception()
+            for i in (0, 2)
+        ]
+    for error in errors:
+        assert isinstance(error, RunError)
+        assert f"worker 1 ({addresses[1]})" in str(error)
+        assert "within 1 s" in str(error)
+        assert "--worker_timeout_secs" in str(error)

@@ -78,6 +78,9 @@ def test_ignores_members_of_others() -> None:
         ("", "TF_CONFIG is empty"),
         ("  ", "TF_CONFIG is empty"),
         ("{worker: 1}", "TF_CONFIG is not JSON"),
+        ("[" * 10**5, "TF_CONFIG is not JSON"),
+        ('{"task": ' + "9" * 5000, "TF_CONFIG is not JSON"),
+        ("[\n1]", r"TF_CONFIG is \[1\], not a JSON object"),
         ("[1]", r"TF_CONFIG is \[1\], not a JSON object"),
         ("null", "TF_CONFIG is null, not a JSON object"),
         ("{}", "cluster is missing, must be an object"),
@@ -86,6 +89,7 @@ def test_ignores_members_of_others() -> None:
         ('{"cluster": null}', "cluster is null, must be an object"),
         ('{"cluster": ["a:1"]}', "cluster is .*must be an object"),
     ],
+    ids=lambda text: text[:30],
 )
 def test_refuses_text(text: str, message: str) -> None:
     with pytest.raises(RequestError, match=message):
@@ -121,9 +125,12 @@ def test_refuses_missing_task() -> None:
         ({"worker": ["a:1", "A:1"]}, "cluster names 'A:1' twice"),
         ({"chief": ["a:1"], "worker": ["a:1"]}, "cluster names 'a:1' twice"),
         ({**TWO, "ps": ["c:3"]}, "'ps' is not supported"),
-        ({**TWO, "evaluator": ["c:3"]}, "'evaluator' is not supported"),
-        ({"master": ["a:1"]}, "'master' is not supported"),
+        ({**TWO, "ps": ["c:3"]}, "parameter servers train asynchronously"),
+        ({"master": ["a:1"]}, "'master' is the old name; rename it to chief"),
         ({"workers": ["a:1"]}, "'workers' is unknown; allowed are chief"),
+        ({**TWO, "evaluator": "c:3"}, r"cluster\.evaluator=.* must be a list"),
+        ({**TWO, "evaluator": ["c"]}, r"cluster\.evaluator\[0\]=.c. must be"),
+        ({**TWO, "evaluator": ["c:3", "d:4"]}, "there is one evaluator"),
     ],
 )
 def test_refuses_cluster(cluster: Any, message: str) -> None:
@@ -138,9 +145,13 @@ def test_refuses_cluster(cluster: Any, message: str) -> None:
         ("worker", "task is .worker., must be an object"),
         ({"index": 0}, r"task\.type is missing"),
         ({"type": "worker"}, r"task\.index is missing"),
-        ({"type": "master", "index": 0}, r"task\.type 'master' is not supp"),
+        (
+            {"type": "master", "index": 0},
+            r"task\.type 'master' is the old name",
+        ),
         ({"type": "ps", "index": 0}, r"task\.type 'ps' is not supported"),
-        ({"type": "evaluator", "index": 0}, "'evaluator' is not supported"),
+        ({"type": "evaluator", "index": 0}, "'evaluator' is no worker"),
+        ({"type": "evaluator", "index": 1}, r"index=1 must be .* from 0 to 0"),
         ({"type": "boss", "index": 0}, r"task\.type 'boss' is unknown"),
         ({"type": None, "index": 0}, r"task\.type None is unknown"),
         ({"type": ["worker"], "index": 0}, r"task\.type .* is unknown"),
@@ -158,29 +169,59 @@ def test_refuses_task(task: Any, message: str) -> None:
         tf_config.read(_environ(TWO, task))
 
 
-def test_multi_worker_strategy_needs_cluster() -> None:
-    with pytest.raises(RequestError, match="TF_CONFIG is not set"):
-        tf_config.check("multi_worker_mirrored", {})
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        tf_config.Cluster(("a:1", "b:2"), "worker", 1),
+        tf_config.Cluster(("a:1", "b:2"), "worker", 0, has_chief=True),
+        tf_config.Cluster(("a:1",), "chief", 0, has_chief=True),
+    ],
+    ids=["workers", "chief and worker", "chief"],
+)
+def test_reads_what_it_writes(cluster: tf_config.Cluster) -> None:
+    text = tf_config.write(cluster)
+    assert tf_config.read({"TF_CONFIG": text}) == cluster
 
 
-def test_multi_worker_strategy_gets_cluster() -> None:
-    cluster = tf_config.check("multi_worker_mirrored", _environ(TWO))
+def test_cluster_that_trains_is_without_evaluator() -> None:
+    cluster = tf_config.read(_environ({**TWO, "evaluator": ["c:3"]}))
     assert cluster is not None
-    assert cluster.num_workers == 2
+    assert cluster.workers == ("a:1", "b:2")
+    assert "evaluator" not in tf_config.write(cluster)
 
 
-@pytest.mark.parametrize("strategy", ["one_device", "mirrored", "tpu"])
-def test_other_strategies_refuse_several_workers(strategy: str) -> None:
-    message = f"--strategy={strategy}: TF_CONFIG names 2 workers"
-    with pytest.raises(RequestError, match=message):
-        tf_config.check(strategy, _environ(TWO))
+@pytest.mark.parametrize(
+    "cluster",
+    [TWO, {**TWO, "evaluator": ["c:3"]}, {"chief": ["a:1"]}],
+    ids=["workers", "with evaluator", "chief"],
+)
+def test_knows_evaluator(cluster: Any) -> None:
+    task = {"type": "evaluator", "index": 0}
+    assert tf_config.is_evaluator(_environ(cluster, task))
+    assert tf_config.is_evaluator({"TF_CONFIG": json.dumps({"task": task})})
+    assert not tf_config.is_evaluator(_environ(cluster))
 
 
-def test_other_strategies_accept_no_cluster_or_one_worker() -> None:
-    assert tf_config.check("one_device", {}) is None
-    lone = tf_config.check("one_device", _environ({"worker": ["a:1"]}))
-    assert lone is not None
-    assert lone.num_workers == 1
+@pytest.mark.parametrize("text", [None, "", " ", "{}", '{"task": "evaluator"}'])
+def test_nothing_is_no_evaluator(text: str | None) -> None:
+    environ = {} if text is None else {"TF_CONFIG": text}
+    assert not tf_config.is_evaluator(environ)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "index", "message"),
+    [
+        ({}, 0, r"cluster is \{\}, must be an object"),
+        ({"worker": ["a"]}, 0, "must be host:port"),
+        ({**TWO, "ps": ["c:3"]}, 0, "'ps' is not supported"),
+        (TWO, None, r"task\.index=null must be an integer from 0 to 0"),
+        (TWO, 1, r"task\.index=1 must be .* a position in cluster\.evaluator"),
+    ],
+)
+def test_refuses_evaluator(cluster: Any, index: Any, message: str) -> None:
+    environ = _environ(cluster, {"type": "evaluator", "index": index})
+    with pytest.raises(RequestError, match="TF_CONFIG: .*" + message):
+        tf_config.is_evaluator(environ)
 
 
 def test_cluster_is_frozen() -> None:
