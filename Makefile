@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/ready
 
-.PHONY: setup train test test-slow check coverage bench clean
+.PHONY: setup train test test-slow chaos check coverage bench clean
 
 setup: $(READY)
 
@@ -25,6 +25,10 @@ test: setup
 
 test-slow: setup
 	$(RUN) -m pytest -m slow
+
+# Takes about half an hour. PARTS="--only=damage --seed=2" runs less.
+chaos: setup
+	$(RUN) -m tests.chaos.chaos --json=runs/chaos.json $(PARTS)
 
 # Branch coverage of the whole suite, child processes included.
 coverage: setup

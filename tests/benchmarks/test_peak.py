@@ -1,6 +1,9 @@
+import pytest
+
 from benchmarks import _peak
 
 
+@pytest.mark.slow
 def test_unrolling_keeps_the_iterations_and_implicit_does_not() -> None:
     def added(gradient: str, iterations: int) -> float:
         return _peak.added(

@@ -23,6 +23,7 @@ EXCLUDED_FIELDS = {
     "checkpoint_every_steps": "when, not what",
     "checkpoints_to_keep": "files",
     "checkpoint_errors": "files",
+    "preemption_grace_secs": "when, not what",
     "callbacks": "one of the tests' own, for all",
     "early_stopping": "when, not what; its own tests run two workers",
     "export": "files",

@@ -20,6 +20,10 @@ from tests import processes
 from training import RunConfig
 from training import TrainConfig
 
+# The matrix compares the same places in ten steps; these are twenty, and whole
+# command lines.
+pytestmark = pytest.mark.slow
+
 FOUR = tuple(f"cpu:{index}" for index in range(4))
 PLACES = {
     "one_device": StrategyConfig(),

@@ -125,6 +125,7 @@ def test_as_many_as_allowed_are_skipped_and_counted(folder: Path) -> None:
     assert evaluation["examples"] == 63
 
 
+@pytest.mark.slow
 def test_one_more_than_allowed_ends_training_in_one_line(folder: Path) -> None:
     _write(folder, "train", {LATE: "x", 38: "y"})
 
@@ -135,6 +136,7 @@ def test_one_more_than_allowed_ends_training_in_one_line(folder: Path) -> None:
     assert "of the source of split train: StringToNumber" in line
 
 
+@pytest.mark.slow
 def test_two_workers_count_together(folder: Path) -> None:
     _write(folder, "train", {5: "x", LATE: "y", 38: "z"})
 

@@ -29,8 +29,15 @@ def end_of_survivor(
     return done
 
 
-@pytest.mark.parametrize("lost", [0, 1], ids=["chief", "worker"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize(
+    ("lost", "number"),
+    [
+        (0, signal.SIGKILL),
+        pytest.param(1, signal.SIGKILL, marks=pytest.mark.slow),
+        pytest.param(0, signal.SIGSTOP, marks=pytest.mark.slow),
+        (1, signal.SIGSTOP),
+    ],
+)
 def test_worker_lost_in_training_is_named(
     tmp_path: Path, lost: int, number: signal.Signals
 ) -> None:
@@ -47,16 +54,21 @@ def test_worker_lost_in_training_is_named(
     assert what in lines[0]
 
 
-@pytest.mark.parametrize("words", ["Cluster from", "2 workers"])
+@pytest.mark.parametrize(
+    "words",
+    [pytest.param("Cluster from", marks=pytest.mark.slow), "2 workers"],
+)
 def test_worker_lost_at_the_start_is_named(tmp_path: Path, words: str) -> None:
-    """While TensorFlow starts its servers, or the model is traced."""
-    workers = processes.start_workers(2, *FLAGS, f"--model_dir={tmp_path}")
+    """Before all have met, or while the model is traced."""
+    flags = [*FLAGS, "--worker_timeout_secs=15", f"--model_dir={tmp_path}"]
+    workers = processes.start_workers(2, *flags)
     processes.wait_for(workers[1], words)
     workers[1].kill()
     done = processes.finish(workers[0], 90)
     workers[1].communicate()
     assert done.returncode == 1, done.stderr
     assert "train.py: worker 1 (127.0.0.1:" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_worker_that_never_comes_is_named(tmp_path: Path) -> None:

@@ -28,7 +28,10 @@ def saved_step(err: str) -> int:
     return int(match[1])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)],
+)
 def test_one_process_saves_in_the_midst_of_a_loop(
     tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -47,7 +50,10 @@ def test_one_process_saves_in_the_midst_of_a_loop(
     assert last["step"] == step
 
 
-@pytest.mark.parametrize("target", [0, 1], ids=["chief", "worker"])
+@pytest.mark.parametrize(
+    "target",
+    [pytest.param(0, id="chief", marks=pytest.mark.slow), 1],
+)
 def test_two_workers_agree_on_a_step(tmp_path: Path, target: int) -> None:
     flags = [*FLAGS, *LONG, f"--model_dir={tmp_path}"]
     workers = processes.start_workers(2, *flags)

@@ -84,3 +84,18 @@ def test_an_interrupted_run_says_so_and_can_go_on(tmp_path) -> None:
     done = processes.run(*flags)
     assert "Continuing at step " in done.stdout
     assert done.returncode == 0
+
+
+def test_a_second_training_into_a_live_folder_is_refused(tmp_path) -> None:
+    flags = [*FLAGS, "--train_steps=100000", f"--model_dir={tmp_path}"]
+    first = processes.start(*flags)
+    processes.wait_for(first, "step 1/")
+    second = processes.run(*flags)
+    assert second.returncode == 2, second.stderr
+    assert f"process {first.pid} on " in second.stderr
+    assert "is training into it; wait for its end" in second.stderr
+    first.kill()
+    first.communicate()
+    # What a dead one has left is taken over.
+    done = processes.run(*FLAGS, "--train_steps=5", f"--model_dir={tmp_path}")
+    assert done.returncode == 0, done.stderr

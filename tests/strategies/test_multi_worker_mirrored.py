@@ -9,6 +9,7 @@ from strategies import _devices
 from strategies import multi_worker_mirrored
 from strategies.cluster import rendezvous
 from strategies.cluster import tf_config
+from strategies.cluster import watch
 from tests import processes
 
 # What each worker prints: workers, replicas, the sum of a one from each.
@@ -111,7 +112,8 @@ def test_sets_devices_up_before_it_waits(
     monkeypatch.setenv("TF_CONFIG", text)
     monkeypatch.setattr(_devices, "configure", calls.append)
     monkeypatch.setattr(_devices, "show_named_gpus", calls.append)
-    monkeypatch.setattr(rendezvous, "meet", calls.append)
+    monkeypatch.setattr(rendezvous, "meet", lambda *words: words)
+    monkeypatch.setattr(watch, "start", lambda *words: calls.append(words))
     monkeypatch.setattr(
         multi_worker_mirrored.tf.distribute,
         "MultiWorkerMirroredStrategy",
@@ -120,4 +122,5 @@ def test_sets_devices_up_before_it_waits(
     config = _config("gpu:0")
     multi_worker_mirrored.create(config)
     cluster = tf_config.read({"TF_CONFIG": text})
-    assert calls == [config, config, cluster, "strategy"]
+    met = (cluster, config.worker_timeout_secs)
+    assert calls == [config, config, (cluster, met), "strategy"]
