@@ -241,7 +241,7 @@ def test_a_wrong_request_is_not_tried_twice(run, tmp_path) -> None:
 
 
 def test_preemptions_do_not_count(run, tmp_path) -> None:
-    code = "sys.exit(42 if start < 4 else 0)"
+    code = "meet(); sys.exit(42 if start < 4 else 0)"
     done = run(code, "--num_workers=2", "--max_restarts=0")
     assert done.returncode == 0, done.stderr
     assert starts(tmp_path) == [2] * 4

@@ -167,9 +167,9 @@ def watch(
 ) -> dict[int, int]:
     """Relays output until all have ended, and ends them when it must.
 
-    If one fails, the others are asked to end, and killed if they do not. A
-    worker that was interrupted has agreed with the others to stop: they get
-    time to follow.
+    If one fails, the others are asked to end, and killed if they do not. One
+    that was interrupted has agreed with the others to stop, unless it was
+    before they had met: they are asked, too, and get time to follow.
 
     Args:
         workers: All of a job.
@@ -201,11 +201,14 @@ def watch(
                 elif not is_told and _must_stop(codes, signalled):
                     worker.terminate()
             is_told = _must_stop(codes, signalled)
+    if next(filter(None, codes.values()), 0) == INTERRUPTED:
+        # Told to follow before it could listen, a worker ends by the signal.
+        codes |= {i: INTERRUPTED for i in codes if codes[i] == -signal.SIGTERM}
     return codes
 
 
 def _must_stop(codes: Mapping[int, int], signalled: Sequence[float]) -> bool:
-    return bool(signalled) or not set(codes.values()) <= {0, INTERRUPTED}
+    return bool(signalled) or any(codes.values())
 
 
 def _bound(

@@ -71,11 +71,12 @@ def terminate(job: Job, moment: Draw) -> Fault:
         waiting.wait(job.is_over, DETECT_SECS)
         if job.codes()[name] not in (0, 42):
             fault.problems.append(f"exit codes {job.codes()}, not 42")
-    fault.counts = bool(fault.reached)
+    # After the last step there is no more to save than what is saved anyway.
+    fault.counts = 0 < fault.reached < job.place.steps
     saved = [int(step) for step in _SAVED.findall(job.output())]
     newest = job.checkpoints()[-1:]
     wanted = [fault.reached] * job.place.num_workers
-    if fault.reached and not job.is_done():
+    if fault.counts and not job.is_done():
         if saved != wanted or newest != wanted[:1]:
             fault.problems.append(
                 f"step {fault.reached} reached, {saved} said to be saved, "
@@ -202,7 +203,10 @@ def _look(job: Job, fault: Fault) -> None:
     fault.reached = job.step()
     names = job.saved_names()
     whole = {match[0][:-5] for match in map(_MARKED.fullmatch, names) if match}
-    fault.during_save = any(n.partition(".")[0] not in whole for n in names)
+    # Before the first step it may still lie there from the fault before.
+    fault.during_save = fault.reached > 0 and any(
+        name.partition(".")[0] not in whole for name in names
+    )
 
 
 def _check_words(job: Job, fault: Fault, hit: Collection[str]) -> None:

@@ -169,6 +169,7 @@ def _train(
             continue
         fault = part.hit(job, moment)
         if job.is_done():
+            _settle(job, part, pending)
             break
         found.append(fault)
         pending.append(fault)

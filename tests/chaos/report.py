@@ -12,6 +12,7 @@ from tests.chaos.faults import Fault
 _COLUMNS = (
     ("part", 18),
     ("faults", 7),
+    ("others", 7),
     ("in a save", 10),
     ("recovered", 10),
     ("lost steps", 18),
@@ -49,7 +50,11 @@ def _known(found: Sequence[Fault], name: str) -> list[float]:
 
 
 def table(results: Mapping[str, Mapping[str, Any]]) -> str:
-    """Returns one line for each part: times and steps as median, most."""
+    """Returns one line for each part: times and steps as median, most.
+
+    `others` came too early or too late to be of the kind that was asked for,
+    such as a kill before there were two checkpoints to damage one of.
+    """
     rows = [[title for title, _ in _COLUMNS]]
     for name, result in results.items():
         if result["skipped"]:
@@ -59,7 +64,8 @@ def table(results: Mapping[str, Mapping[str, Any]]) -> str:
         rows.append(
             [
                 name,
-                str(result["faults"]),
+                str(result["counted"]),
+                str(result["faults"] - result["counted"]),
                 str(result["during_save"]),
                 str(result["recovered"]),
                 _spread(result["lost_steps"], "g") + most,
