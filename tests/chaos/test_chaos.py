@@ -15,11 +15,11 @@ from tests.chaos import parts
 # Part → faults.
 SHORT = {
     "kill_one_device": 2,
+}
+LONGER = {
     "damage": 1,
     "fill_and_continue": 1,
     "term_launched": 1,
-}
-LONGER = {
     "kill_mirrored": 2,
     "kill_two_workers": 2,
     "kill_launched": 2,

@@ -35,7 +35,7 @@ def end_of_survivor(
         (0, signal.SIGKILL),
         pytest.param(1, signal.SIGKILL, marks=pytest.mark.slow),
         pytest.param(0, signal.SIGSTOP, marks=pytest.mark.slow),
-        (1, signal.SIGSTOP),
+        pytest.param(1, signal.SIGSTOP, marks=pytest.mark.slow),
     ],
 )
 def test_worker_lost_in_training_is_named(
@@ -54,10 +54,8 @@ def test_worker_lost_in_training_is_named(
     assert what in lines[0]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [pytest.param("Cluster from", marks=pytest.mark.slow), "2 workers"],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("words", ["Cluster from", "2 workers"])
 def test_worker_lost_at_the_start_is_named(tmp_path: Path, words: str) -> None:
     """Before all have met, or while the model is traced."""
     flags = [*FLAGS, "--worker_timeout_secs=15", f"--model_dir={tmp_path}"]
