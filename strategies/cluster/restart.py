@@ -55,7 +55,11 @@ def describe(codes: Mapping[int, int], model_dir: str) -> Failure:
             to fail takes the others with it.
         model_dir: Folder of the run.
     """
-    worker = next(w for w in codes if codes[w] not in (0, INTERRUPTED))
+    failed = [w for w in codes if codes[w] not in (0, INTERRUPTED)]
+    # The others notice a killed worker at once and may be seen to end before
+    # it. By SIGTERM ends who was told to.
+    killed = [w for w in failed if codes[w] < 0 and codes[w] != -signal.SIGTERM]
+    worker = (killed or failed)[0]
     return Failure(
         worker,
         codes[worker],

@@ -107,3 +107,11 @@ def test_a_job_without_a_step_has_none(tmp_path, lines) -> None:
 
 def test_says_an_exit_code() -> None:
     assert "worker 0 ended with exit code 1" in str(Failure(0, 1, 1, 1))
+
+
+def test_the_one_that_was_killed_is_blamed_before_who_noticed(tmp_path) -> None:
+    # 15 is what the launcher itself sends to the rest.
+    failure = restart.describe({0: 1, 2: -15, 1: -9}, str(tmp_path))
+    assert failure[:2] == (1, -9)
+    failure = restart.describe({0: 1, 1: -15}, str(tmp_path))
+    assert failure[:2] == (0, 1)
