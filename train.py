@@ -14,6 +14,7 @@ import functools
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from absl import app
 
@@ -25,6 +26,11 @@ from flags import registry
 from strategies.cluster import preflight
 from strategies.cluster import watch
 from training import preemption
+
+if TYPE_CHECKING:
+    import keras
+
+    from training.job import Job
 
 # Before TensorFlow is imported: its notes on its own build hide ours.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -70,7 +76,6 @@ def run(configs: command_line.Configs) -> dict[str, float]:
     from data.pipeline import guard
     from data.pipeline import prepare
     from training import announce
-    from training import callbacks as callbacks_lib
     from training import checkpoint
     from training import eval_step
     from training import export
@@ -91,6 +96,8 @@ def run(configs: command_line.Configs) -> dict[str, float]:
     preemption.listen_again()
     dataset = load("data", data_config.dataset, "dataset")
     model = load("model", model_config.model, "model")
+    # What is read, how it is spread, and in what order.
+    feed, seed = (strategy, dataset, data_config), run_config.seed
     runtime.configure(run_config, model_config.dtype_policy, config.run_eagerly)
     words = command_line.as_dict(configs)
     workers.check_same_config(strategy, words)
@@ -104,26 +111,18 @@ def run(configs: command_line.Configs) -> dict[str, float]:
     with strategy.scope():
         state = state_lib.create(build(), config)
     batch_size, stop = data_config.global_batch_size, job_lib.make_stop()
+    count_skipped = data_config.skip_bad_examples > 0
     train_loop = step_lib.make_train_loop(
-        strategy,
-        state,
-        task,
-        batch_size,
-        config,
-        run_config.seed,
-        stop,
-        data_config.skip_bad_examples > 0,
+        strategy, state, task, batch_size, config, seed, stop, count_skipped
     )
     evaluate = inner_loop.make_evaluate(
         eval_step.make_eval_loop(strategy, state.model, task),
-        distribute.eval_dataset(strategy, dataset, data_config),
+        distribute.eval_dataset(*feed),
         state,
         prepare.num_eval_steps(dataset, data_config),
         batch_size,
     )
-    find_bad = functools.partial(
-        distribute.find_bad, strategy, dataset, data_config
-    )
+    find_bad = functools.partial(distribute.find_bad, *feed)
     evaluate = guard.guard_eval(evaluate, find_bad)
 
     state.stopping.check(["loss", *(m.name for m in task.make_metrics())])
@@ -133,7 +132,7 @@ def run(configs: command_line.Configs) -> dict[str, float]:
     kept = state.evaluated_variables() if evaluates else state.variables()
     checkpoint.restore(strategy, kept, model_dir)
     state_lib.follow_flags(state, config)
-    step = int(state.step.numpy())
+    step = state.steps_done()
     announce.start(strategy, model_dir, step, config.train_steps)
     if evaluates:
         result = evaluate()
@@ -142,30 +141,35 @@ def run(configs: command_line.Configs) -> dict[str, float]:
 
     record.begin(strategy, model_dir, words, state.model, step)
     with workers.together(strategy):
-        batches = distribute.train_dataset(
-            strategy, dataset, data_config, seed=run_config.seed, step=step
-        )
+        batches = distribute.train_dataset(*feed, seed=seed, step=step)
     train = inner_loop.make_train(train_loop, iter(batches), state, batch_size)
     train = guard.guard_train(
-        train,
-        find_bad,
-        data_config,
-        seed=run_config.seed,
-        step=lambda: int(state.step.numpy()),
+        train, find_bad, data_config, seed=seed, step=state.steps_done
     )
-    context = callbacks_lib.Context(
-        state, model_dir, workers.is_chief(strategy), step, config.train_steps
-    )
-    callbacks = [
-        load("training.callbacks", name, "callbacks").make(context)
-        for name in config.callbacks
-    ]
     job = job_lib.Job(strategy, state, config, model_dir, stop)
-    result = loop.run(job, train, evaluate, callbacks)
+    result = loop.run(job, train, evaluate, _make_callbacks(job))
     export.save(strategy, build, state, model_dir, config.export)
-    announce.result(int(state.step.numpy()), result)
+    announce.result(state.steps_done(), result)
     announce.next_commands(strategy, model_dir, config)
     return result
+
+
+def _make_callbacks(job: "Job") -> list["keras.callbacks.Callback"]:
+    from training import callbacks as callbacks_lib
+    from training import workers
+
+    context = callbacks_lib.Context(
+        job.state,
+        job.model_dir,
+        workers.is_chief(job.strategy),
+        job.state.steps_done(),
+        job.config.train_steps,
+    )
+    modules = [
+        registry.load("training.callbacks", name, "callbacks")
+        for name in job.config.callbacks
+    ]
+    return [module.make(context) for module in modules]
 
 
 if __name__ == "__main__":

@@ -58,26 +58,22 @@ def run_workers(
     program: str = "train.py",
 ) -> list[subprocess.CompletedProcess[str]]:
     """Runs `count` workers on this machine to their end."""
-    processes = [
-        start(
-            *flags,
-            env={**(env or {}), "TF_CONFIG": config},
-            program=program,
-        )
-        for config in tf_configs(count)
-    ]
-    return [finish(process) for process in processes]
+    started = start_workers(count, *flags, env=env, program=program)
+    return [finish(process) for process in started]
 
 
 def start_workers(
-    count: int, *flags: str, env: Mapping[str, str] | None = None
+    count: int,
+    *flags: str,
+    env: Mapping[str, str] | None = None,
+    program: str = "train.py",
 ) -> list[subprocess.Popen[str]]:
     """Starts `count` workers on this machine."""
     return [
         start(
-            "--strategy=multi_worker_mirrored",
             *flags,
             env={**(env or {}), "TF_CONFIG": config},
+            program=program,
         )
         for config in tf_configs(count)
     ]

@@ -118,7 +118,7 @@ def test_files_and_functions_stay_small(path: Path) -> None:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef) and node.end_lineno:
             # `train.run` is the one story that is told whole.
-            most = 110 if str(path) == "train.py" else 60
+            most = 90 if str(path) == "train.py" else 60
             assert node.end_lineno - node.lineno < most, node.name
 
 
@@ -138,6 +138,7 @@ TESTED_ELSEWHERE = {
         "tests/model/layers/test_conjugate_gradient.py"
     ),
     "model/layers/_convergence.py": "tests/model/layers/test_fixed_point.py",
+    "model/layers/_inner.py": "tests/model/layers/test_parallel_map.py",
     "model/layers/_inputs.py": "tests/model/layers/test_batched_mat_vec.py",
     "model/layers/_iteration.py": "tests/model/layers/test_fixed_point.py",
 }

@@ -74,14 +74,10 @@ def _choose(model_dir: str, which: str | int) -> tuple[str, int | None]:
     """Returns folder and step of the checkpoint to read."""
     if which == NEWEST:
         return NEWEST, _newest_whole(model_dir)
-    folder, step = (
-        (BEST, _best_step(model_dir))
-        if which == BEST
-        else (
-            NEWEST,
-            int(which),
-        )
-    )
+    if which == BEST:
+        folder, step = BEST, _best_step(model_dir)
+    else:
+        folder, step = NEWEST, int(which)
     path = checkpoint_files.prefix(model_dir, folder, step)
     damage = checkpoint_files.damage(path, step)
     if damage:

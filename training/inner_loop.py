@@ -99,11 +99,11 @@ def make_train(
     """
 
     def train(num_steps: int) -> Logs:
-        before = int(state.step.numpy())
+        before = state.steps_done()
         start = time.monotonic()
         logs = _call(loop, iterator, num_steps)
         # Fewer than asked for, if the loop was interrupted.
-        done = int(state.step.numpy()) - before
+        done = state.steps_done() - before
         logs |= _speed(done, time.monotonic() - start, global_batch_size)
         logs["learning_rate"] = optimizer_lib.learning_rate(state.optimizer)
         return logs | (state.loss_scale.logs() if state.loss_scale else {})

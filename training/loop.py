@@ -49,10 +49,7 @@ def run(
         Interrupted: if a worker was asked to stop, once all have saved.
     """
     state, config = job.state, job.config
-    if (
-        int(state.step.numpy()) >= config.train_steps
-        or state.stopping.is_over()
-    ):
+    if state.steps_done() >= config.train_steps or state.stopping.is_over():
         return evaluate()
     with preemption.calling(
         lambda: job.stop.assign(1), config.preemption_grace_secs
@@ -67,7 +64,7 @@ def _run(
     callbacks: Sequence[keras.callbacks.Callback],
 ) -> Logs:
     state, config = job.state, job.config
-    step, epoch = int(state.step.numpy()), 0
+    step, epoch = state.steps_done(), 0
     writer = checkpoint_writer.Writer(
         job.strategy,
         job.model_dir,
@@ -82,7 +79,7 @@ def _run(
         hooks.on_train_batch_begin(first)
         logs = train(steps_to_boundary(first, config))
         interrupted = logs.pop("interrupted", 0) > 0
-        step = int(state.step.numpy())
+        step = state.steps_done()
         _record(job, step, "train", logs)
         last = step == config.train_steps
         evaluation: Logs = {}

@@ -33,6 +33,10 @@ class TrainState:
     """float64 `[]`, the learning rate of the flags, which a callback may have
     changed since."""
 
+    def steps_done(self) -> int:
+        """Returns the value of `step`, which waits for what computes it."""
+        return int(self.step.numpy())
+
     def variables(self) -> dict[str, tf.Variable]:
         """Returns every variable under a name that says what it is.
 

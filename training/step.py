@@ -68,7 +68,6 @@ def make_train_loop(
     _check_divides(strategy, global_batch_size, config)
     with strategy.scope():
         metrics = [keras.metrics.Mean(name="loss"), *task.make_metrics()]
-        skipped = keras.metrics.Sum(name="skipped_examples", dtype="float64")
     forward_backward = forward.make_forward_backward(
         strategy, state, task, global_batch_size, config
     )
@@ -79,6 +78,9 @@ def make_train_loop(
     step = _make_step(strategy, state, compute, config, stop)
     if not count_skipped:
         return inner_loop.make(step, [*metrics, *state.model.metrics])
+
+    with strategy.scope():
+        skipped = keras.metrics.Sum(name="skipped_examples", dtype="float64")
 
     def note_skipped(batch: Batch) -> None:
         skipped.update_state(tf.cast(batch[2] <= 0, tf.float64))

@@ -1,11 +1,8 @@
 """What layers refuse when they are made or called."""
 
-import inspect
 import numbers
-from collections.abc import Callable
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 # Largest |A - Aᵀ| over the largest |A| of what counts as symmetric.
@@ -25,16 +22,6 @@ def is_count(value: Any, least: int) -> bool:
     """Returns whether it is an integer, and no bool, of `least` or more."""
     is_integer = isinstance(value, numbers.Integral)
     return is_integer and not isinstance(value, bool) and value >= least
-
-
-def can_be_saved(function: Callable[..., Any]) -> bool:
-    """Returns whether Keras can write a callable and find it again."""
-    if isinstance(function, keras.layers.Layer):
-        return True
-    if not callable(function) or inspect.isclass(function):
-        return False
-    name = keras.saving.get_registered_name(function)
-    return keras.saving.get_registered_object(name) is not None
 
 
 def check_floating(layer: str, **tensors: tf.Tensor) -> None:

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from model.layers import _conjugate_directions
 from model.layers import _convergence
+from model.layers import _inner
 from model.layers import _inputs
 from model.layers import mat_vec
 
@@ -109,7 +110,7 @@ class ConjugateGradient(keras.layers.Layer):
                 f"preconditioner={preconditioner!r}: must be one of "
                 f"{', '.join(_PRECONDITIONERS)}."
             )
-        if matvec is not None and not _inputs.can_be_saved(matvec):
+        if matvec is not None and not _inner.can_be_saved(matvec):
             raise ValueError(
                 f"matvec={matvec!r}: must be a function decorated with "
                 "keras.saving.register_keras_serializable."
@@ -246,5 +247,4 @@ class ConjugateGradient(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "ConjugateGradient":
-        matvec = keras.saving.deserialize_keras_object(config["matvec"])
-        return cls(**{**config, "matvec": matvec})
+        return cls(**_inner.read(config, "matvec"))

@@ -3,7 +3,6 @@
 Shapes: `B` batch, `...` the axes of one example.
 """
 
-import copy
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +11,7 @@ import keras
 import tensorflow as tf
 
 from model.layers import _convergence
+from model.layers import _inner
 from model.layers import _inputs
 from model.layers import _iteration
 
@@ -235,8 +235,4 @@ class FixedPoint(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "FixedPoint":
-        # Keras empties the configuration of a Functional model it reads.
-        cell = keras.saving.deserialize_keras_object(
-            copy.deepcopy(config["cell"])
-        )
-        return cls(**{**config, "cell": cell})
+        return cls(**_inner.read(config, "cell"))

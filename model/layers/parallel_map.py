@@ -3,7 +3,6 @@
 Shapes: `N` slices, `...` the axes of one slice.
 """
 
-import copy
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from model.layers import _inner
 from model.layers import _inputs
 
 _METHODS = ("auto", "sequential", "vectorized")
@@ -104,7 +104,7 @@ class ParallelMap(keras.layers.Layer):
     ) -> None:
         if not callable(function):
             raise TypeError(f"function={function!r}: must be callable.")
-        if not _inputs.can_be_saved(function):
+        if not _inner.can_be_saved(function):
             raise ValueError(
                 f"function={function!r}: must be a Keras layer or decorated "
                 "with keras.saving.register_keras_serializable."
@@ -214,11 +214,7 @@ class ParallelMap(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "ParallelMap":
-        # Keras empties the configuration of a Functional model it reads.
-        function = keras.saving.deserialize_keras_object(
-            copy.deepcopy(config["function"])
-        )
-        return cls(**{**config, "function": function})
+        return cls(**_inner.read(config, "function"))
 
 
 def _trace(function: _Function, *spec: Any) -> Any:

@@ -9,6 +9,7 @@ import pytest
 
 from tests import processes
 
+WORKERS = "--strategy=multi_worker_mirrored"
 FLAGS = (
     "--model=mlp",
     "--train_steps=100000",
@@ -41,7 +42,9 @@ def end_of_survivor(
 def test_worker_lost_in_training_is_named(
     tmp_path: Path, lost: int, number: signal.Signals
 ) -> None:
-    workers = processes.start_workers(2, *FLAGS, f"--model_dir={tmp_path}")
+    workers = processes.start_workers(
+        2, WORKERS, *FLAGS, f"--model_dir={tmp_path}"
+    )
     processes.wait_for(workers[0], "step 500/")
     workers[lost].send_signal(number)
     done = end_of_survivor(workers[1 - lost], time.monotonic())
@@ -59,7 +62,7 @@ def test_worker_lost_in_training_is_named(
 def test_worker_lost_at_the_start_is_named(tmp_path: Path, words: str) -> None:
     """Before all have met, or while the model is traced."""
     flags = [*FLAGS, "--worker_timeout_secs=15", f"--model_dir={tmp_path}"]
-    workers = processes.start_workers(2, *flags)
+    workers = processes.start_workers(2, WORKERS, *flags)
     processes.wait_for(workers[1], words)
     workers[1].kill()
     done = processes.finish(workers[0], 90)
@@ -73,7 +76,7 @@ def test_worker_that_never_comes_is_named(tmp_path: Path) -> None:
     config = processes.tf_configs(2)[0]
     done = processes.run(
         *FLAGS,
-        "--strategy=multi_worker_mirrored",
+        WORKERS,
         "--worker_timeout_secs=3",
         f"--model_dir={tmp_path}",
         env={"TF_CONFIG": config},

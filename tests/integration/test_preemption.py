@@ -11,6 +11,7 @@ import tensorflow as tf
 from tests import processes
 
 # One inner loop for the whole run: only the compiled loop can hear a signal.
+WORKERS = "--strategy=multi_worker_mirrored"
 FLAGS = (
     "--model=mlp",
     "--train_steps=40000",
@@ -56,7 +57,7 @@ def test_one_process_saves_in_the_midst_of_a_loop(
 )
 def test_two_workers_agree_on_a_step(tmp_path: Path, target: int) -> None:
     flags = [*FLAGS, *LONG, f"--model_dir={tmp_path}"]
-    workers = processes.start_workers(2, *flags)
+    workers = processes.start_workers(2, WORKERS, *flags)
     processes.wait_for(workers[0], "step 2000/")
     workers[target].send_signal(signal.SIGTERM)
     done = [processes.finish(worker) for worker in workers]
@@ -64,7 +65,9 @@ def test_two_workers_agree_on_a_step(tmp_path: Path, target: int) -> None:
     steps = {saved_step(worker.stderr) for worker in done}
     assert len(steps) == 1
     (step,) = steps
-    again = processes.start_workers(2, *flags, f"--train_steps={step + 3}")
+    again = processes.start_workers(
+        2, WORKERS, *flags, f"--train_steps={step + 3}"
+    )
     done = [processes.finish(worker) for worker in again]
     assert [worker.returncode for worker in done] == [0, 0], done
     assert f"Continuing at step {step} of {step + 3}" in done[0].stdout
