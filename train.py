@@ -24,6 +24,7 @@ from errors import RunError
 from flags import command_line
 from flags import registry
 from strategies.cluster import preflight
+from strategies.cluster import tf_config
 from strategies.cluster import watch
 from training import preemption
 
@@ -69,6 +70,8 @@ def run(configs: command_line.Configs) -> dict[str, float]:
     Raises:
         RequestError, RunError, Interrupted: as `errors` says.
     """
+    if tf_config.is_evaluator(os.environ):
+        configs = command_line.as_evaluator(configs)
     command_line.check(configs)
     preflight.check(configs.strategy, os.environ)
     # Below the checks: what can be refused without TensorFlow, is.
@@ -78,6 +81,7 @@ def run(configs: command_line.Configs) -> dict[str, float]:
     from training import announce
     from training import checkpoint
     from training import eval_step
+    from training import evaluator
     from training import export
     from training import inner_loop
     from training import job as job_lib
@@ -127,19 +131,14 @@ def run(configs: command_line.Configs) -> dict[str, float]:
 
     state.stopping.check(["loss", *(m.name for m in task.make_metrics())])
     # A request that is refused up to here leaves no folder behind.
+    if run_config.mode != "train":
+        return evaluator.run(strategy, state, evaluate, words)
     model_dir = record.open_run(strategy, words)
-    evaluates = run_config.mode == "evaluate"
-    kept = state.evaluated_variables() if evaluates else state.variables()
-    checkpoint.restore(strategy, kept, model_dir)
+    checkpoint.restore(strategy, state.variables(), model_dir)
     state_lib.follow_flags(state, config)
     step = state.steps_done()
     announce.start(strategy, model_dir, step, config.train_steps)
-    if evaluates:
-        result = evaluate()
-        announce.result(step, result)
-        return result
-
-    record.begin(strategy, model_dir, words, state.model, step)
+    content = record.begin(strategy, model_dir, words, state.model, step)
     with workers.together(strategy):
         batches = distribute.train_dataset(*feed, seed=seed, step=step)
     train = inner_loop.make_train(train_loop, iter(batches), state, batch_size)
@@ -149,6 +148,7 @@ def run(configs: command_line.Configs) -> dict[str, float]:
     job = job_lib.Job(strategy, state, config, model_dir, stop)
     result = loop.run(job, train, evaluate, _make_callbacks(job))
     export.save(strategy, build, state, model_dir, config.export)
+    record.end(model_dir, content, state.steps_done())
     announce.result(state.steps_done(), result)
     announce.next_commands(strategy, model_dir, config)
     return result

@@ -100,14 +100,28 @@ def check(configs: Configs) -> None:
     """Refuses what only the flags of several groups together show.
 
     Raises:
-        RequestError: if several workers would each invent a folder.
+        RequestError: if several workers would each invent a folder, or each
+            evaluate alone.
     """
     several = configs.strategy.strategy == "multi_worker_mirrored"
+    if several and configs.run.mode == "follow":
+        raise RequestError(
+            "--mode=follow evaluates on one worker, not with --strategy="
+            "multi_worker_mirrored; use one_device or mirrored."
+        )
     if several and not configs.run.model_dir:
         raise RequestError(
             "--strategy=multi_worker_mirrored needs --model_dir, the same for "
             "all workers: each process would invent its own."
         )
+
+
+def as_evaluator(configs: Configs) -> Configs:
+    """Returns what the evaluator of a training with these flags is to do."""
+    return configs._replace(
+        run=dataclasses.replace(configs.run, mode="follow"),
+        strategy=dataclasses.replace(configs.strategy, strategy="one_device"),
+    )
 
 
 def as_dict(configs: Configs) -> dict[str, dict[str, Any]]:

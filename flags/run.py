@@ -3,10 +3,14 @@
 from absl import flags
 
 from flags import _read
-from training import MODES
 from training import RunConfig
 
-flags.DEFINE_string("mode", RunConfig.mode, f"One of {', '.join(MODES)}.")
+flags.DEFINE_string(
+    "mode",
+    RunConfig.mode,
+    "train; evaluate the newest checkpoint; or follow a training that runs "
+    "elsewhere, and evaluate each new one.",
+)
 flags.DEFINE_string(
     "model_dir",
     RunConfig.model_dir,

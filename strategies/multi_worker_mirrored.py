@@ -16,6 +16,7 @@ from errors import RequestError
 from strategies import StrategyConfig
 from strategies import _devices
 from strategies.cluster import find
+from strategies.cluster import join_guard
 from strategies.cluster import rendezvous
 from strategies.cluster import tf_config
 from strategies.cluster import watch
@@ -53,5 +54,17 @@ def create(config: StrategyConfig) -> tf.distribute.Strategy:
 def _join(
     cluster: tf_config.Cluster, timeout_secs: int
 ) -> tf.distribute.Strategy:
-    watch.start(cluster, rendezvous.meet(cluster, timeout_secs))
-    return tf.distribute.MultiWorkerMirroredStrategy()
+    links = rendezvous.meet(cluster, timeout_secs)
+    watch.start(cluster, links)
+    lines = {
+        connection.fileno(): watch.last_words(
+            f"{cluster.tasks[i]} {watch.CLOSED}"
+        )
+        for i, connection in links.incoming.items()
+    }
+    others = ", ".join(cluster.tasks[i] for i in links.incoming)
+    late = watch.last_words(
+        f"{others} did not join within {timeout_secs} s of the meeting"
+    )
+    with join_guard.guard(lines, timeout_secs, late):
+        return tf.distribute.MultiWorkerMirroredStrategy()

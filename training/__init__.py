@@ -29,7 +29,7 @@ import math
 
 from errors import RequestError
 
-MODES = ("train", "evaluate")
+MODES = ("train", "evaluate", "follow")
 CHECKPOINT_ERRORS = ("stop", "continue")
 EXPORTS = ("", "keras", "saved_model")
 OPTIMIZERS = ("sgd", "adam", "adamw")
@@ -41,7 +41,8 @@ class RunConfig:
     """What the run is, apart from what it trains."""
 
     mode: str = "train"
-    """`train`, or `evaluate` the newest checkpoint."""
+    """`train`; `evaluate` the newest checkpoint; or `follow` a training that
+    runs elsewhere and evaluate each new one, as an evaluator task does."""
     model_dir: str = ""
     """Folder of everything the run writes. What is there is continued. Empty:
     a new folder under `runs/`."""
@@ -56,10 +57,10 @@ class RunConfig:
         _check_range("seed", self.seed, 0)
         if self.seed >= 2**31:
             raise RequestError(f"--seed={self.seed}: must be below {2**31}.")
-        if self.mode == "evaluate" and not self.model_dir:
+        if self.mode != "train" and not self.model_dir:
             raise RequestError(
-                "--mode=evaluate needs --model_dir, the folder of the run to "
-                "evaluate."
+                f"--mode={self.mode} needs --model_dir, the folder of the run "
+                "to evaluate."
             )
 
 

@@ -13,10 +13,20 @@ from training import TrainConfig
 from training import workers
 
 
+def place(strategy: tf.distribute.Strategy) -> None:
+    """Says on every worker where it takes part."""
+    count = workers.count(strategy)
+    replicas = strategy.num_replicas_in_sync
+    local = strategy.extended.worker_devices
+    devices = ", ".join(device.rpartition("device:")[2] for device in local)
+    text = f"{_count(count, 'worker')}, {_count(replicas, 'replica')}"
+    print(f"{text}; here: {devices or 'no device'}", flush=True)
+
+
 def start(
     strategy: tf.distribute.Strategy, model_dir: str, step: int, end: int
 ) -> None:
-    """Says on every worker where it takes part, on the chief where it stands.
+    """Says where a worker takes part, and on the chief where training stands.
 
     Args:
         strategy: Where it runs.
@@ -24,12 +34,7 @@ def start(
         step: The step this start continues from.
         end: The step at which the run ends.
     """
-    count = workers.count(strategy)
-    replicas = strategy.num_replicas_in_sync
-    local = strategy.extended.worker_devices
-    devices = ", ".join(device.rpartition("device:")[2] for device in local)
-    text = f"{_count(count, 'worker')}, {_count(replicas, 'replica')}"
-    print(f"{text}; here: {devices or 'no device'}", flush=True)
+    place(strategy)
     if not workers.is_chief(strategy):
         return
     if step == 0:

@@ -132,7 +132,7 @@ def explained(
             else "there is none before it"
         )
         raise RunError(
-            f"step {step}: {what}: {_reason(error)}; {stays}."
+            f"step {step}: {what}: {files.reason(error)}; {stays}."
         ) from error
 
 
@@ -161,10 +161,3 @@ def _checksum(path: str) -> int:
         while chunk := file.read(_CHUNK_BYTES):
             value = zlib.crc32(chunk, value)
     return value
-
-
-def _reason(error: OSError | tf.errors.OpError) -> str:
-    """Returns the system's words without TensorFlow's around them."""
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    return error.message.partition(" [Op:")[0].rpartition("; ")[2]

@@ -21,6 +21,7 @@ import keras
 from errors import Interrupted
 from training import TrainConfig
 from training import checkpoint_writer
+from training import files
 from training import guard
 from training import metrics_log
 from training import preemption
@@ -163,7 +164,10 @@ def steps_to_boundary(step: int, config: TrainConfig) -> int:
 
 
 def _record(job: Job, step: int, split: str, logs: Mapping[str, float]) -> None:
-    if workers.is_chief(job.strategy):
+    if not workers.is_chief(job.strategy):
+        return
+    what = f"step {step}: metrics.jsonl could not be written"
+    with files.explained(what, job.config.checkpoint_errors):
         metrics_log.append(job.model_dir, step, split, logs)
 
 

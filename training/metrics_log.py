@@ -27,18 +27,28 @@ def append(
         file.write(json.dumps(line) + "\n")
 
 
+def steps(model_dir: str) -> set[int]:
+    """Returns the steps that have a line."""
+    return {step for line in _read(model_dir) if (step := _step_of(line)) >= 0}
+
+
 def cut(model_dir: str, step: int) -> None:
     """Removes what comes after `step`.
 
     Those steps will be run again. A last line that a kill has torn goes too.
     """
+    lines = _read(model_dir)
+    kept = [line for line in lines if 0 <= _step_of(line) <= step]
+    if kept != lines:
+        files.write(_path(model_dir), "".join(f"{line}\n" for line in kept))
+
+
+def _read(model_dir: str) -> list[str]:
     path = _path(model_dir)
     if not tf.io.gfile.exists(path):
-        return
+        return []
     with tf.io.gfile.GFile(path) as file:
-        lines = file.read().splitlines()
-    kept = [line for line in lines if 0 <= _step_of(line) <= step]
-    files.write(path, "".join(f"{line}\n" for line in kept))
+        return file.read().splitlines()
 
 
 def _step_of(line: str) -> int:

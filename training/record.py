@@ -69,13 +69,13 @@ def open_run(strategy: tf.distribute.Strategy, config: Config) -> str:
     if not model_dir:
         model_dir = _create_model_dir(f"{model['model']}-{data['dataset']}")
     text = workers.broadcast(strategy, text.encode()).decode()
-    if run["mode"] == "evaluate" and not text:
+    if run["mode"] != "train" and not text:
         raise RequestError(
             f"--model_dir={model_dir}: there is no checkpoint to evaluate; "
             "give the folder of a run that has written one."
         )
     if text:
-        fixed = _EVALUATED if run["mode"] == "evaluate" else _FIXED
+        fixed = _FIXED if run["mode"] == "train" else _EVALUATED
         _check_same(_parse(text, model_dir)["config"], config, fixed)
     return model_dir
 
@@ -86,7 +86,7 @@ def begin(
     config: Config,
     model: keras.Model,
     step: int,
-) -> None:
+) -> dict[str, Any]:
     """Takes the folder, and writes run.json.
 
     Takes back the metrics of steps that are to be run again.
@@ -98,15 +98,18 @@ def begin(
         model: What is trained.
         step: The step this start continues from.
 
+    Returns:
+        The content of run.json; empty on a worker that is not chief.
+
     Raises:
         RequestError: on every worker, if another training writes the folder.
+        RunError: on the chief, if the folder cannot be written.
     """
     with workers.together(strategy):
         if workers.is_chief(strategy):
             ownership.acquire(model_dir)
     if not workers.is_chief(strategy):
-        return
-    tf.io.gfile.makedirs(model_dir)
+        return {}
     replicas = strategy.num_replicas_in_sync
     batch = config["data"]["global_batch_size"]
     start = {"time": round(time.time(), 3), "step": step}
@@ -132,9 +135,46 @@ def begin(
         "parameters": model.count_params(),
         "starts": [*_read_starts(model_dir), start],
     }
+    with files.explained(f"--model_dir={model_dir}: cannot be written"):
+        tf.io.gfile.makedirs(model_dir)
+        _write(model_dir, content)
+        metrics_log.cut(model_dir, step)
+    return content
+
+
+def end(model_dir: str, content: Mapping[str, Any], step: int) -> None:
+    """Notes that the training is over, for those who follow it.
+
+    Args:
+        model_dir: Folder of the run.
+        content: From `begin`; empty: nothing is written.
+        step: The last one.
+
+    Raises:
+        RunError: if the folder cannot be written.
+    """
+    ended = {"time": round(time.time(), 3), "step": step}
+    with files.explained(f"--model_dir={model_dir}: cannot be written"):
+        if content:
+            _write(model_dir, {**content, "ended": ended})
+
+
+def has_ended(model_dir: str) -> bool:
+    """Returns whether the last training into the folder is over.
+
+    One that was interrupted is not.
+    """
+    path = tf.io.gfile.join(model_dir, "run.json")
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            return "ended" in json.loads(file.read())
+    except (tf.errors.NotFoundError, ValueError):
+        return False
+
+
+def _write(model_dir: str, content: Mapping[str, Any]) -> None:
     path = tf.io.gfile.join(model_dir, "run.json")
     files.write(path, json.dumps(content, indent=2) + "\n")
-    metrics_log.cut(model_dir, step)
 
 
 def _create_model_dir(name: str) -> str:

@@ -18,6 +18,7 @@ from typing import NoReturn
 from strategies.cluster.rendezvous import Links
 from strategies.cluster.tf_config import Cluster
 
+CLOSED = "has closed its connection"
 _BEAT_SECS = 2.0
 # Below 30 s with all that comes after; a collective gives up after ten.
 _SILENCE_SECS = 15.0
@@ -85,7 +86,7 @@ class Watch(threading.Thread):
             elif words:
                 self._heard[i] = now
             elif not self._is_over.is_set():
-                self._end(i, "has closed its connection")
+                self._end(i, CLOSED)
 
     def _judge(self, now: float) -> None:
         for i, heard in self._heard.items():
@@ -97,15 +98,21 @@ class Watch(threading.Thread):
 
     def _end(self, position: int, what: str, code: int = 1) -> NoReturn:
         print(
-            f"train.py: {self._cluster.tasks[position]} {what}, and this "
-            "worker ends with it; start all again with the same flags to go "
-            "on from the newest checkpoint.",
+            last_words(f"{self._cluster.tasks[position]} {what}"),
             file=sys.stderr,
             flush=True,
         )
         sys.stdout.flush()
         # Not `sys.exit`: the main thread may be waiting inside TensorFlow.
         os._exit(code if code == _RESUMABLE else 1)
+
+
+def last_words(what: str) -> str:
+    """Returns the line with which a worker ends because another is gone."""
+    return (
+        f"train.py: {what}, and this worker ends with it; start all again with "
+        "the same flags to go on from the newest checkpoint."
+    )
 
 
 _watch: Watch | None = None

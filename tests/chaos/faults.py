@@ -145,7 +145,8 @@ def fill_disk(job: Job, moment: Draw) -> Fault:
     return fault
 
 
-_NOT_WRITTEN = "the checkpoint could not be written"
+# Metrics, summaries or a checkpoint: whatever comes first.
+_NOT_WRITTEN = "could not be written"
 
 
 def _await_checkpoint(job: Job, fault: Fault) -> None:

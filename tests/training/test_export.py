@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from errors import RunError
 from training import TrainConfig
 from training import export
 from training import state as state_lib
@@ -56,3 +57,13 @@ def test_the_average_is_what_is_exported(tmp_path, strategy_of) -> None:
         np.testing.assert_array_equal(value, 7.0)
     for value in state.model.get_weights():
         np.testing.assert_array_equal(value, 3.0)
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(
+    tmp_path, strategy_of
+) -> None:
+    with strategy_of(1).scope():
+        state = state_lib.create(_build(), TrainConfig())
+    (tmp_path / "export").write_text("in the way")
+    with pytest.raises(RunError, match=r"^the export could not be written: "):
+        export.save(strategy_of(1), _build, state, str(tmp_path), "keras")

@@ -6,6 +6,7 @@ import math
 import keras
 import pytest
 
+from errors import RunError
 from training import TrainConfig
 from training import checkpoint
 from training import checkpoint_writer
@@ -262,3 +263,18 @@ def test_stops_when_the_patience_is_used_up(run, tmp_path) -> None:
     again, result = run(config, start=12, stale=2)
     assert again == [("evaluate", 12)]
     assert result["loss"] == 2.0
+
+
+def test_metrics_that_cannot_be_written_end_the_run(run, tmp_path) -> None:
+    (tmp_path / "metrics.jsonl").mkdir()
+    with pytest.raises(RunError, match=r"^step 4: metrics.jsonl could not be"):
+        run(_config())
+
+
+def test_metrics_that_cannot_be_written_can_be_gone_past(
+    run, tmp_path, capsys
+) -> None:
+    (tmp_path / "metrics.jsonl").mkdir()
+    run(_config(checkpoint_errors="continue"))
+    assert "step 4: metrics.jsonl could not be" in capsys.readouterr().out
+    assert checkpoint.list_steps(str(tmp_path)) == [10]

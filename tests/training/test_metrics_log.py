@@ -45,3 +45,12 @@ def test_cut_removes_a_torn_line(tmp_path) -> None:
 def test_cut_needs_no_file(tmp_path) -> None:
     metrics_log.cut(str(tmp_path), 20)
     assert not list(tmp_path.iterdir())
+
+
+def test_steps_are_those_of_whole_lines(tmp_path) -> None:
+    assert metrics_log.steps(str(tmp_path)) == set()
+    for step in (10, 20, 20):
+        metrics_log.append(str(tmp_path), step, "eval", {"loss": 1.0})
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"time": 1, "step": 1')
+    assert metrics_log.steps(str(tmp_path)) == {10, 20}

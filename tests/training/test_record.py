@@ -5,6 +5,7 @@ import keras
 import pytest
 
 from errors import RequestError
+from errors import RunError
 from flags import command_line
 from training import checkpoint
 from training import record
@@ -182,3 +183,30 @@ def test_an_unreadable_record_is_refused(
 def test_no_git_is_no_error(monkeypatch) -> None:
     monkeypatch.setenv("PATH", "")
     assert record._describe_git() == {"commit": None, "dirty": None}
+
+
+def test_the_end_is_noted_until_the_next_start(tmp_path, strategy_of) -> None:
+    begin = (strategy_of(1), str(tmp_path), _config(tmp_path), _model())
+    assert not record.has_ended(str(tmp_path))
+    content = record.begin(*begin, 0)
+    assert not record.has_ended(str(tmp_path))
+    record.end(str(tmp_path), content, 40)
+    assert record.has_ended(str(tmp_path))
+    ended = json.loads((tmp_path / "run.json").read_text())
+    assert ended["ended"]["step"] == 40
+    assert ended["starts"] == content["starts"]
+    record.begin(*begin, 40)
+    assert not record.has_ended(str(tmp_path))
+
+
+def test_who_is_not_chief_notes_no_end(tmp_path) -> None:
+    record.end(str(tmp_path), {}, 40)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(
+    tmp_path, strategy_of
+) -> None:
+    (tmp_path / "run.json.tmp").mkdir()
+    with pytest.raises(RunError, match=f"^--model_dir={tmp_path}: cannot be"):
+        _begin(strategy_of(1), tmp_path, _config(tmp_path))

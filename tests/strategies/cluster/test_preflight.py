@@ -132,12 +132,3 @@ def test_needs_no_tensorflow() -> None:
         program="-c",
     )
     assert result.returncode == 0, result.stderr
-
-
-@pytest.mark.parametrize("strategy", ["one_device", "multi_worker_mirrored"])
-def test_an_evaluator_does_not_train(strategy: str) -> None:
-    """With a strategy of one worker it would, into the others' folder."""
-    environ = _described({"worker": WORKERS}, "evaluator", 0)
-    config = StrategyConfig(strategy=strategy)
-    with pytest.raises(RequestError, match="'evaluator' is not supported"):
-        preflight.check(config, environ)

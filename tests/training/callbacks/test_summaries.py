@@ -35,3 +35,17 @@ def test_other_workers_write_nothing(tmp_path) -> None:
     callback.on_test_end({"loss": 0.75})
     callback.on_train_end()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_does_not_end_the_run(
+    tmp_path, monkeypatch, capsys
+) -> None:
+    writer = summaries.create_writer(str(tmp_path), "train")
+
+    def flush() -> None:
+        raise tf.errors.ResourceExhaustedError(None, None, "a; No space left")
+
+    monkeypatch.setattr(writer, "flush", flush)
+    summaries.write(writer, {"loss": 0.5}, 4)
+    out = capsys.readouterr().out
+    assert out == "step 4: the summaries could not be written: No space left.\n"
