@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/ready
 
-.PHONY: setup train test test-slow chaos check coverage bench clean
+.PHONY: setup train test test-slow test-tpu-wheel rehearse chaos check coverage bench clean
 
 setup: $(READY)
 
@@ -13,7 +13,7 @@ $(READY): setup.cfg constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "make: $(PYTHON) is older than 3.11; use make PYTHON=python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[cpu,test,dev]'
+	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[cpu,rehearsal,test,dev]'
 	@touch $@
 
 train: setup
@@ -25,6 +25,23 @@ test: setup
 
 test-slow: setup
 	$(RUN) -m pytest -m slow
+
+# The same with the wheel for TPUs, without a TPU: in an environment of its own,
+# as the two wheels are one module. It is of another TensorFlow than the pinned.
+# Without the variable libtpu asks Google Cloud for a TPU, for 100 s a process.
+test-tpu-wheel: $(VENV)-tpu/ready
+	TPU_LOAD_LIBRARY=0 $(VENV)-tpu/bin/python -m pytest -m 'not slow' -n 2 --dist loadfile
+
+$(VENV)-tpu/ready: setup.cfg constraints.txt
+	$(PYTHON) -m venv $(VENV)-tpu
+	grep -Ev '^(tensorflow|tensorboard|libtpu)=' constraints.txt > $(VENV)-tpu/constraints.txt
+	$(VENV)-tpu/bin/python -m pip install --quiet --constraint $(VENV)-tpu/constraints.txt --editable '.[tpu,test]'
+	@touch $@
+
+# Two layouts of a TPU, proved on this machine. The pages are in runs/.
+rehearse: setup
+	$(RUN) train.py --mode=rehearse --strategy=tpu --tpu_topology=v5e:2x2 --model=cnn --computation_shape=2,2,1,1 --partition_dimensions=1,2,2,1 --model_dir=runs/rehearse-cnn
+	$(RUN) train.py --mode=rehearse --strategy=tpu --tpu_topology=v5e:2x2 --model_options=split_groups=true --computation_shape=2,1,1,1 --model_dir=runs/rehearse-equilibrium
 
 # Takes about half an hour. PARTS="--only=damage --seed=2" runs less.
 chaos: setup
@@ -50,5 +67,5 @@ bench: setup
 	$(RUN) -m benchmarks.layers --json=runs/bench-layers.json
 
 clean:
-	rm -rf $(VENV) *.egg-info .coverage* .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-tpu *.egg-info .coverage* .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

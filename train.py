@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from absl import app
 
+import placement
 from errors import Interrupted
 from errors import RequestError
 from errors import RunError
@@ -65,7 +66,7 @@ def _say(code: int, end: Exception) -> int:
 
 
 def run(configs: command_line.Configs) -> dict[str, float]:
-    """Trains or evaluates; returns the metrics of the last evaluation.
+    """Trains, evaluates or rehearses; returns the last metrics.
 
     Raises:
         RequestError, RunError, Interrupted: as `errors` says.
@@ -75,9 +76,36 @@ def run(configs: command_line.Configs) -> dict[str, float]:
     command_line.check(configs)
     preflight.check(configs.strategy, os.environ)
     # Below the checks: what can be refused without TensorFlow, is.
+    if configs.run.mode == "rehearse":
+        import rehearse
+
+        return rehearse.run(configs)
+    if configs.strategy.strategy == "tpu":
+        _check_input(configs)
+    return _run(configs)
+
+
+def _check_input(configs: command_line.Configs) -> None:
+    """Refuses data that a TPU cannot take, before it is connected."""
+    from data.pipeline import prepare
+    from data.pipeline import remote_host
+    from strategies.cluster import tpu_name
+    from strategies.placement import logical_devices
+
+    _, strategy, data, _, _ = configs
+    module = registry.load("data", data.dataset, "dataset")
+    spec = prepare.element_spec(module, data)
+    logical_devices.check_features(strategy, spec[0])
+    if tpu_name.is_remote(strategy, os.environ):
+        remote_host.check(module, data)
+
+
+def _run(configs: command_line.Configs) -> dict[str, float]:
+    """Trains or evaluates; returns the metrics of the last evaluation."""
     from data.pipeline import distribute
     from data.pipeline import guard
     from data.pipeline import prepare
+    from strategies.placement import logical_devices
     from training import announce
     from training import checkpoint
     from training import eval_step
@@ -110,6 +138,7 @@ def run(configs: command_line.Configs) -> dict[str, float]:
     with workers.together(strategy):
         info = dataset.info(data_config)
         spec = prepare.element_spec(dataset, data_config)
+    placement.use(logical_devices.create(strategy, strategy_config))
     task = task_lib.resolve(model, info.task)
     build = functools.partial(model.build, model_config, spec, info.num_outputs)
     with strategy.scope():

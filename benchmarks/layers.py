@@ -12,7 +12,6 @@ function. Times are those of one product.
 """
 
 import argparse
-import functools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -22,12 +21,9 @@ import tensorflow as tf
 
 from benchmarks import _pairs
 from benchmarks import _peak
+from benchmarks import _products
 from model.layers.batched_mat_vec import BatchedMatVec
-from model.layers.mat_vec import matvec
 from model.layers.scan_recurrence import ScanRecurrence
-
-Contestants = dict[str, Callable[[], Any]]
-_CHAIN = 10
 
 
 def measure_products(num: int, size: int, rounds: int) -> dict[str, float]:
@@ -38,15 +34,15 @@ def measure_products(num: int, size: int, rounds: int) -> dict[str, float]:
         [num, size, size], (1, 2), stddev=size**-0.5
     )
     vectors = tf.random.stateless_normal([num, size], (3, 4))
-    chained, once = _ways(matrices, vectors)
+    chained, once = _products.ways(matrices, vectors)
     times = {
-        name: seconds / _CHAIN
+        name: seconds / _products.CHAIN
         for name, seconds in _pairs.rounds(chained, rounds).items()
     }
     ours = times["BatchedMatVec"]
     key = "BatchedMatVec"
     times_slow = _pairs.rounds(once | {key: chained[key]}, max(2, rounds // 8))
-    times_slow[key] /= _CHAIN
+    times_slow[key] /= _products.CHAIN
     best = np.min(
         [times[name] for name in ("np.einsum", "np.matmul", "matvec, XLA")],
         axis=0,
@@ -65,77 +61,6 @@ def measure_products(num: int, size: int, rounds: int) -> dict[str, float]:
     return _report("layers.batched_mat_vec", ratios)
 
 
-def _ways(
-    matrices: tf.Tensor, vectors: tf.Tensor
-) -> tuple[Contestants, Contestants]:
-    array, rows = matrices.numpy(), vectors.numpy()
-    num, size = rows.shape
-    layer = BatchedMatVec(size, use_bias=False)
-    layer.build((None, num, size))
-    layer.set_weights([array.swapaxes(1, 2)])
-
-    def loop() -> tf.Tensor:
-        buffer = tf.TensorArray(tf.float32, num, element_shape=[size])
-
-        def body(i: tf.Tensor, kept: tf.TensorArray) -> list[Any]:
-            product = tf.linalg.matvec(matrices[i], vectors[i])
-            return [i + 1, kept.write(i, product)]
-
-        return tf.while_loop(lambda i, _: i < num, body, [0, buffer])[1].stack()
-
-    def each(pair: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-        return tf.linalg.matvec(*pair)
-
-    pairs = (matrices, vectors)
-
-    def sum_up(total: tf.Tensor) -> tf.Tensor:
-        # Nothing of it changes, so that it would be done once and for all.
-        with tf.control_dependencies([total]):
-            return tf.reduce_sum(matrices)
-
-    def multiply(x: tf.Tensor) -> tf.Tensor:
-        return tf.linalg.matvec(matrices, x)
-
-    chained: Contestants = {
-        "memory": _graph(_chain(sum_up, tf.constant(0.0))),
-        "BatchedMatVec": _graph(_chain(layer, vectors[tf.newaxis])),
-        "matvec": _graph(_chain(lambda x: matvec(matrices, x), vectors)),
-        "tf.linalg.matvec": _graph(_chain(multiply, vectors)),
-        "matvec, XLA": _graph(_chain(multiply, vectors), True),
-        "np.einsum": _chain(lambda x: np.einsum("nmk,nk->nm", array, x), rows),
-        "np.matmul": _chain(lambda x: array @ x, rows[..., np.newaxis]),
-    }
-    signature = tf.TensorSpec([size], tf.float32)
-    once: Contestants = {
-        "vectorized_map": _graph(lambda: tf.vectorized_map(each, pairs)),
-        "while_loop": _graph(loop),
-        "while_loop, XLA": _graph(loop, True),
-        "eager loop": lambda: tf.stack(
-            [tf.linalg.matvec(matrices[i], vectors[i]) for i in range(num)]
-        ),
-        "map_fn": _graph(
-            lambda: tf.map_fn(each, pairs, fn_output_signature=signature)
-        ),
-    }
-    return chained, once
-
-
-def _chain(product: Callable[[Any], Any], first: Any) -> Callable[[], Any]:
-    """Returns what calls `product` on its own result, from `first` on."""
-    if isinstance(first, np.ndarray):
-        return lambda: functools.reduce(
-            lambda x, _: product(x), range(_CHAIN), first
-        )
-
-    def body(i: tf.Tensor, x: tf.Tensor) -> list[tf.Tensor]:
-        return [i + 1, product(x)]
-
-    # One at a time, as steps of a training are.
-    return lambda: tf.while_loop(
-        lambda i, _: i < _CHAIN, body, [0, first], parallel_iterations=1
-    )[1]
-
-
 def measure_shared(size: int, batch: int, rounds: int) -> dict[str, float]:
     """One shared matrix, forward and backward, against a plain product."""
     layer = BatchedMatVec(size, shared=True, use_bias=False)
@@ -150,7 +75,7 @@ def measure_shared(size: int, batch: int, rounds: int) -> dict[str, float]:
                 loss = tf.nn.l2_loss(product(vectors))
             return tape.gradient(loss, [vectors, kernel])
 
-        return _graph(run)
+        return _products.graph(run)
 
     times = _pairs.rounds(
         {
@@ -224,13 +149,7 @@ def _recurrence_step(
             loss = tf.nn.l2_loss(layer([a, b]))
         return tape.gradient(loss, [a, b])
 
-    return _graph(run)
-
-
-def _graph(
-    function: Callable[[], Any], jit_compile: bool = False
-) -> Callable[[], Any]:
-    return tf.function(function, autograph=False, jit_compile=jit_compile)
+    return _products.graph(run)
 
 
 def _report(name: str, ratios: dict[str, np.ndarray]) -> dict[str, float]:

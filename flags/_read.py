@@ -1,11 +1,26 @@
-"""From parsed flags to a dataclass."""
+"""From words to values, and from parsed flags to a dataclass."""
 
 import dataclasses
+from typing import Any
 from typing import TypeVar
 
 from absl import flags
 
 Config = TypeVar("Config")
+
+
+class Ints(flags.ArgumentParser):
+    """Reads `1,2,2,1`; for `flags.DEFINE`."""
+
+    def parse(self, argument: Any) -> list[int]:
+        """Returns the integers of a text, or of a list of them."""
+        if isinstance(argument, str):
+            argument = argument.split(",") if argument else []
+        return [int(number) for number in argument]
+
+    def flag_type(self) -> str:
+        """Names the type, for messages."""
+        return "ints"
 
 
 def read(cls: type[Config]) -> Config:

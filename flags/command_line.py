@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from flags import data as data_flags
 from flags import model as model_flags
 from flags import run as run_flags
 from flags import strategy as strategy_flags
+from flags import tpu_job
 from flags import training as training_flags
 from model import ModelConfig
 from strategies import StrategyConfig
@@ -36,6 +38,7 @@ _KINDS = {
     "int": "an integer",
     "float": "a number",
     "bool": "true or false",
+    "ints": "integers with commas between them, such as 1,2,2,1",
     "string": "a word",
 }
 _ILLEGAL = re.compile(r"flag --(\w+)=(.*?): ", re.DOTALL)
@@ -101,8 +104,9 @@ def check(configs: Configs) -> None:
 
     Raises:
         RequestError: if several workers would each invent a folder, or each
-            evaluate alone.
+            evaluate alone; or as `tpu_job.check`.
     """
+    tpu_job.check(configs, os.environ)
     several = configs.strategy.strategy == "multi_worker_mirrored"
     if several and configs.run.mode == "follow":
         raise RequestError(
@@ -118,10 +122,13 @@ def check(configs: Configs) -> None:
 
 def as_evaluator(configs: Configs) -> Configs:
     """Returns what the evaluator of a training with these flags is to do."""
-    return configs._replace(
-        run=dataclasses.replace(configs.run, mode="follow"),
-        strategy=dataclasses.replace(configs.strategy, strategy="one_device"),
+    here = StrategyConfig(
+        intra_op_threads=configs.strategy.intra_op_threads,
+        inter_op_threads=configs.strategy.inter_op_threads,
+        worker_timeout_secs=configs.strategy.worker_timeout_secs,
     )
+    run = dataclasses.replace(configs.run, mode="follow")
+    return configs._replace(run=run, strategy=here)
 
 
 def as_dict(configs: Configs) -> dict[str, dict[str, Any]]:

@@ -9,7 +9,8 @@ flags.DEFINE_string(
     "mode",
     RunConfig.mode,
     "train; evaluate the newest checkpoint; or follow a training that runs "
-    "elsewhere, and evaluate each new one.",
+    "elsewhere, and evaluate each new one; or rehearse: build everything, show "
+    "the plan, train nothing, and prove a TPU's layout without a TPU.",
 )
 flags.DEFINE_string(
     "model_dir",
@@ -26,6 +27,12 @@ flags.DEFINE_boolean(
     "deterministic",
     RunConfig.deterministic,
     "Use only operations that give the same bits each time.",
+)
+flags.DEFINE_integer(
+    "rehearse_steps",
+    RunConfig.rehearse_steps,
+    "Steps that a rehearsal for a TPU runs on this machine; 0: it compiles "
+    "only.",
 )
 
 

@@ -39,6 +39,33 @@ flags.DEFINE_string(
     "Name or grpc:// address of the TPU, or local. Empty: from the "
     "environment.",
 )
+flags.DEFINE(
+    _read.Ints(),
+    "computation_shape",
+    list(StrategyConfig.computation_shape),
+    "Cores of a TPU that work together on each replica, along x, y, z and "
+    "within a chip, such as 2,1,1,1. Empty: one core.",
+    serializer=flags.ListSerializer(","),
+)
+flags.DEFINE(
+    _read.Ints(),
+    "partition_dimensions",
+    list(StrategyConfig.partition_dimensions),
+    "Parts into which each dimension of the features is split over the cores "
+    "of their replica, the batch's first, such as 1,2,1,1. Empty: not split.",
+    serializer=flags.ListSerializer(","),
+)
+flags.DEFINE_boolean(
+    "spmd_partitioning",
+    StrategyConfig.spmd_partitioning,
+    "Have XLA cut one program for all cores of a replica; unset: where a "
+    "replica has several.",
+)
+flags.DEFINE_list(
+    "tpu_topology",
+    list(StrategyConfig.tpu_topology),
+    "TPUs to rehearse for, such as v5e:2x4,v5e:4x4; for --mode=rehearse.",
+)
 flags.DEFINE_string(
     "cluster",
     StrategyConfig.cluster,

@@ -52,6 +52,9 @@ class Options:
     """Bound, in (0, 1), on the factor by which an iteration changes the
     largest difference of two states."""
 
+    split_groups: bool = False
+    """Whether the logical devices of a replica share the groups."""
+
     def __post_init__(self) -> None:
         for name in ("filters", "groups", "tolerance"):
             if not getattr(self, name) >= 0:
@@ -108,7 +111,9 @@ def build(
     else:
         x = _features.to_float("features", inputs)
     x = _group(x, chosen.groups)
-    x = BatchedMatVec(chosen.units, name="embedding")(x)
+    x = BatchedMatVec(
+        chosen.units, split_groups=chosen.split_groups, name="embedding"
+    )(x)
     state = FixedPoint(
         _cell(x.shape[1], chosen),
         maximum_iterations=chosen.maximum_iterations,
@@ -155,6 +160,7 @@ def _cell(groups: int, chosen: Options) -> keras.Model:
     recurrent = BatchedMatVec(
         chosen.units,
         use_bias=False,
+        split_groups=chosen.split_groups,
         kernel_initializer=keras.initializers.Orthogonal(gain),
         kernel_constraint=MaxAbsSum(chosen.contraction),
         name="recurrent",

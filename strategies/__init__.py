@@ -9,7 +9,8 @@ which checks the configuration first (`errors.RequestError` for a wrong
 request) and touches TensorFlow after. It is the first TensorFlow call of the
 program, because devices, servers and threads are fixed at that moment.
 
-`cluster/` says who is in the job, in pure Python. Nothing here knows about
+`cluster/` says who is in the job, in pure Python; `placement/` which core of a
+TPU holds what. Nothing here knows about
 models or data.
 """
 
@@ -20,6 +21,13 @@ from errors import RequestError
 
 CLUSTERS = ("auto", "tf_config", "slurm", "kubernetes")
 
+_TPU_FLAGS = (
+    "tpu",
+    "computation_shape",
+    "partition_dimensions",
+    "spmd_partitioning",
+    "tpu_topology",
+)
 _DEVICE = re.compile(r"(cpu|gpu):(0|[1-9][0-9]*)")
 
 
@@ -41,6 +49,17 @@ class StrategyConfig:
     tpu: str = ""
     """Name or `grpc://` address of the TPU, or `local`; empty: found by the
     environment."""
+    computation_shape: tuple[int, ...] = ()
+    """Cores of a TPU that work together on each replica, along `x, y, z` and
+    within a chip: four positive numbers. Empty: one core a replica."""
+    partition_dimensions: tuple[int, ...] = ()
+    """Parts into which each dimension of the features is split over the cores
+    of their replica, the batch's first; each positive. Empty: not split."""
+    spmd_partitioning: bool | None = None
+    """Whether XLA cuts one program for all cores of a replica; None: where a
+    replica has several."""
+    tpu_topology: tuple[str, ...] = ()
+    """TPUs to rehearse for, such as `v5e:2x4`; `--mode=rehearse` only."""
 
     cluster: str = "auto"
     """Where the workers are listed, one of `CLUSTERS`. `auto`: the first that
@@ -66,11 +85,8 @@ class StrategyConfig:
                 f"--devices={','.join(self.devices)}: --strategy=tpu uses "
                 "every core of the TPU; drop the flag."
             )
-        if self.tpu and self.strategy != "tpu":
-            raise RequestError(
-                f"--tpu={self.tpu}: --strategy={self.strategy} uses no TPU; "
-                "drop the flag or use --strategy=tpu."
-            )
+        if self.strategy != "tpu":
+            _refuse_tpu_flags(self)
         if self.worker_timeout_secs < 1:
             raise RequestError(
                 f"--worker_timeout_secs={self.worker_timeout_secs}: must be 1 "
@@ -101,3 +117,15 @@ def _check_devices(devices: tuple[str, ...]) -> None:
             f"{received}: CPUs and GPUs cannot be mixed; name devices of one "
             "kind."
         )
+
+
+def _refuse_tpu_flags(config: StrategyConfig) -> None:
+    for name in _TPU_FLAGS:
+        value = getattr(config, name)
+        if value != getattr(StrategyConfig, name):
+            words = [value] if isinstance(value, str | bool) else value
+            raise RequestError(
+                f"--{name}={','.join(map(str, words))}: --strategy="
+                f"{config.strategy} uses no TPU; drop the flag or use "
+                "--strategy=tpu."
+            )

@@ -11,11 +11,14 @@ LOCAL = {
     "launch",
     "errors",
     "options",
+    "placement",
+    "rehearse",
     "flags",
     "strategies",
     "data",
     "model",
     "training",
+    "rehearsal",
     "benchmarks",
     "examples",
 }
@@ -23,12 +26,15 @@ LOCAL = {
 ALLOWED = {
     "errors": set(),
     "options": {"errors"},
-    "strategies": {"errors", "options"},
+    "placement": {"errors"},
+    "strategies": {"errors", "options", "placement"},
     "data": {"errors", "options"},
-    "model": {"errors", "options"},
-    "training": {"errors", "options"},
+    "model": {"errors", "options", "placement"},
+    "training": {"errors", "options", "placement"},
+    "rehearsal": {"errors"},
     "flags": {"errors", "strategies", "data", "model", "training"},
     "train": LOCAL - {"benchmarks", "examples", "launch"},
+    "rehearse": LOCAL - {"train", "benchmarks", "examples", "launch"},
     "launch": {"errors", "strategies", "data"},
     "benchmarks": LOCAL,
     "examples": LOCAL - {"benchmarks"},
@@ -92,13 +98,43 @@ def test_private_modules_stay_in_their_package(path: Path) -> None:
             assert parts[0] == _top(path), name
 
 
+# jax and TensorFlow do not get on in one process: these are the child's.
+CHILD = {"rehearsal.worker", "rehearsal.xla"}
+JAX = {"jax", "jaxlib", "libtpu"}
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.with_suffix("").parts)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=str)
+def test_jax_stays_in_the_child(path: Path) -> None:
+    if _module(path) not in CHILD:
+        names = _imports(path)
+        assert not {name.split(".")[0] for name in names} & JAX
+        assert not names & CHILD
+
+
+def test_the_child_imports_no_tensorflow() -> None:
+    modules = {_module(path): path for path in SOURCES}
+    seen, ahead = set(), set(CHILD)
+    while ahead:
+        names = set().union(*(_imports(modules[name]) for name in ahead))
+        assert not {n.split(".")[0] for n in names} & {"tensorflow", "keras"}
+        seen |= ahead
+        # `from rehearsal.chips import Chip` names its module and one more.
+        names |= {name.rpartition(".")[0] for name in names}
+        ahead = (names & modules.keys()) - seen
+
+
 def test_no_local_package_is_imported_bare() -> None:
     for path in SOURCES:
         for node in ast.walk(ast.parse((ROOT / path).read_text())):
             if isinstance(node, ast.Import):
                 for alias in node.names:
-                    bare = alias.name in LOCAL and not alias.asname
-                    assert not bare, f"{path}: import {alias.name}"
+                    is_package = (ROOT / alias.name).is_dir()
+                    bare = is_package and alias.name in LOCAL
+                    assert alias.asname or not bare, f"{path}: {alias.name}"
 
 
 def test_tests_hold_no_init() -> None:

@@ -29,7 +29,7 @@ import math
 
 from errors import RequestError
 
-MODES = ("train", "evaluate", "follow")
+MODES = ("train", "evaluate", "follow", "rehearse")
 CHECKPOINT_ERRORS = ("stop", "continue")
 EXPORTS = ("", "keras", "saved_model")
 OPTIMIZERS = ("sgd", "adam", "adamw")
@@ -42,7 +42,8 @@ class RunConfig:
 
     mode: str = "train"
     """`train`; `evaluate` the newest checkpoint; or `follow` a training that
-    runs elsewhere and evaluate each new one, as an evaluator task does."""
+    runs elsewhere and evaluate each new one, as an evaluator task does; or
+    `rehearse` a run: build everything, train nothing."""
     model_dir: str = ""
     """Folder of everything the run writes. What is there is continued. Empty:
     a new folder under `runs/`."""
@@ -51,13 +52,17 @@ class RunConfig:
     deterministic: bool = False
     """Whether every operation must give the same bits each time, where a
     device offers a faster way that does not."""
+    rehearse_steps: int = 5
+    """Steps that a rehearsal for a TPU runs on this machine; 0: it compiles
+    only."""
 
     def __post_init__(self) -> None:
         _check_choice("mode", self.mode, MODES)
         _check_range("seed", self.seed, 0)
+        _check_range("rehearse_steps", self.rehearse_steps, 0)
         if self.seed >= 2**31:
             raise RequestError(f"--seed={self.seed}: must be below {2**31}.")
-        if self.mode != "train" and not self.model_dir:
+        if self.mode in ("evaluate", "follow") and not self.model_dir:
             raise RequestError(
                 f"--mode={self.mode} needs --model_dir, the folder of the run "
                 "to evaluate."

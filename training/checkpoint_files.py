@@ -45,7 +45,8 @@ def publish(temporary: str, path: str, step: int) -> None:
     """Gives a written checkpoint its name and its marker.
 
     Args:
-        temporary: Prefix under which TensorFlow has written it.
+        temporary: Prefix under which TensorFlow has written it; `path` itself
+            on an object store.
         path: From `prefix`; what was there before is replaced.
         step: The step it is named for.
     """
@@ -58,6 +59,12 @@ def publish(temporary: str, path: str, step: int) -> None:
     for suffix in _PARTS.values():
         files.publish(temporary + suffix, path + suffix)
     files.write(path + _MARKER, json.dumps(marker) + "\n")
+
+
+def withdraw(path: str) -> None:
+    """Removes the marker, if any: what lies there counts no longer."""
+    with contextlib.suppress(tf.errors.NotFoundError):
+        tf.io.gfile.remove(path + _MARKER)
 
 
 def damage(path: str, step: int) -> str:

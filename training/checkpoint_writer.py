@@ -163,15 +163,18 @@ def _write(
 ) -> None:
     tf.io.gfile.makedirs(tf.io.gfile.join(model_dir, folder))
     path = checkpoint_files.prefix(model_dir, folder, step)
+    temporary = files.temporary(path)
+    if temporary == path:  # without renames the old one is lost from here on
+        checkpoint_files.withdraw(path)
     # Below `tf.train.Checkpoint`: its keys are escaped and say how objects
     # were nested; here a key is the variable's name.
     tf.raw_ops.SaveV2(
-        prefix=f"{path}.tmp",
+        prefix=temporary,
         tensor_names=list(values),
         shape_and_slices=[""] * len(values),
         tensors=list(values.values()),
     )
-    checkpoint_files.publish(f"{path}.tmp", path, step)
+    checkpoint_files.publish(temporary, path, step)
 
 
 def _rotate(model_dir: str, folder: str, step: int, keep: int) -> None:

@@ -31,8 +31,8 @@ def make_eval_loop(
         metrics = task.make_metrics()
 
     def replica_step(batch: Batch) -> None:
-        features, labels, weights = batch
-        outputs = forward.widen(model(features, training=False))
+        features, labels, weights = forward.place(batch)
+        outputs = forward.call(model, features, training=False)
         losses = forward.per_example_loss(task, labels, outputs)
         losses += forward.own_losses(model, losses.dtype)
         # A padded row may have any loss, even NaN: zero times it is NaN.

@@ -102,7 +102,7 @@ def _follow(
                 continue
             result = evaluate()
             metrics_log.append(folder, step, "eval", result)
-            summaries.write(writer, result, step)
+            summaries.write(writer, {step: result})
             announce.result(step, result)
         if new:
             spoken = time.monotonic()

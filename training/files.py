@@ -1,4 +1,9 @@
-"""Files that no reader ever sees half of, and what to say of a full disk."""
+"""Files that no reader ever sees half of, and what to say of a full disk.
+
+On a disk that takes a temporary name and a rename. An object store (`gs://`)
+shows an object when it is closed, whole or not at all, and may refuse to
+rename, append or lock: there a file is written straight to its name.
+"""
 
 import contextlib
 import os
@@ -9,23 +14,39 @@ import tensorflow as tf
 from errors import RunError
 
 
+def is_object_store(path: str) -> bool:
+    """Returns whether a path has a scheme."""
+    return "://" in path
+
+
+def temporary(path: str) -> str:
+    """Returns where to write what `publish` gives the name `path`."""
+    return path if is_object_store(path) else f"{path}.tmp"
+
+
 def write(path: str, text: str) -> None:
-    """Writes `text` to a temporary name beside `path`, then renames it."""
-    with tf.io.gfile.GFile(f"{path}.tmp", "w") as file:
+    """Writes `text` so that `path` has all of it, or what it had before."""
+    with tf.io.gfile.GFile(temporary(path), "w") as file:
         file.write(text)
-    publish(f"{path}.tmp", path)
+    publish(temporary(path), path)
 
 
-def publish(temporary: str, path: str) -> None:
+def publish(written: str, path: str) -> None:
     """Gives a finished file its name, in place of what had it before.
 
     It is on the disk by then: a machine that fails right after would otherwise
     leave the name with nothing in it.
+
+    Args:
+        written: From `temporary`; `path` itself has its name already.
+        path: The name.
     """
-    if "://" not in temporary:
-        with open(temporary, "rb") as file:
+    if written == path:
+        return
+    if not is_object_store(written):
+        with open(written, "rb") as file:
             os.fsync(file.fileno())
-    tf.io.gfile.rename(temporary, path, overwrite=True)
+    tf.io.gfile.rename(written, path, overwrite=True)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+import placement
 from errors import RequestError
 from training import TrainConfig
 from training import statistics
@@ -49,9 +50,9 @@ def make_forward_backward(
     parts = strategy.num_replicas_in_sync * config.gradient_accumulation_steps
 
     def forward_backward(batch: Batch) -> tuple[tf.Tensor, Any, Gradients]:
-        features, labels, weights = batch
+        features, labels, weights = place(batch)
         with tf.GradientTape() as tape:
-            outputs = widen(model(features, training=True))
+            outputs = call(model, features, training=True)
             losses = per_example_loss(task, labels, outputs)
             weighted = tf.math.multiply_no_nan(
                 losses, tf.cast(weights, losses.dtype)
@@ -70,6 +71,22 @@ def make_forward_backward(
         return forward_backward
     # Only this part: the optimizer touches variables of other devices.
     return tf.function(forward_backward, jit_compile=True, autograph=False)
+
+
+def place(batch: Batch) -> Batch:
+    """Splits the features over the devices of a replica, if it has several."""
+    features, labels, weights = batch
+    return (
+        tf.nest.map_structure(placement.place_features, features),
+        tf.nest.map_structure(placement.replicate, labels),
+        placement.replicate(weights),
+    )
+
+
+def call(model: keras.Model, features: Any, training: bool) -> Any:
+    """Returns the model's outputs, whole on every device of a replica."""
+    outputs = widen(model(features, training=training))
+    return tf.nest.map_structure(placement.replicate, outputs)
 
 
 def per_example_loss(task: Task, labels: Any, outputs: Any) -> tf.Tensor:

@@ -13,6 +13,7 @@ import socket
 import time
 
 from errors import RequestError
+from training import files
 
 _NAME = "lock"
 # A network disk may offer no locks.
@@ -39,7 +40,7 @@ def acquire(model_dir: str) -> None:
         RequestError: if a live process trains into it, saying which, or if
             the folder cannot be written.
     """
-    if "://" in model_dir:
+    if files.is_object_store(model_dir):
         _say_unlocked(model_dir, "no local folder")
         return
     path = os.path.join(os.path.realpath(model_dir), _NAME)

@@ -6,22 +6,20 @@ are seconds since 1970, UTC.
 
 import json
 import os
-import platform
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from errors import RequestError
 from training import checkpoint
 from training import files
 from training import metrics_log
+from training import origin
 from training import ownership
 from training import workers
 
@@ -116,13 +114,8 @@ def begin(
     content = {
         "command": sys.argv,
         "config": config,
-        "versions": {
-            "python": platform.python_version(),
-            "tensorflow": tf.__version__,
-            "keras": keras.__version__,
-            "numpy": np.__version__,
-        },
-        "git": _describe_git(),
+        "versions": origin.versions(),
+        "git": origin.describe_git(),
         "strategy": {
             "name": config["strategy"]["strategy"],
             "replicas": replicas,
@@ -251,26 +244,3 @@ def _flatten(config: Config) -> dict[str, Any]:
 def _word(value: Any) -> str:
     """Returns a value as it would stand on the command line."""
     return ",".join(value) if isinstance(value, list) else str(value)
-
-
-def _describe_git() -> dict[str, Any]:
-    """Returns commit and dirtiness of the checkout; nulls without git."""
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-
-    def git(*words: str) -> str | None:
-        try:
-            done = subprocess.run(
-                ["git", "-C", root, *words],
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-        except (OSError, subprocess.CalledProcessError):
-            return None
-        return done.stdout.strip()
-
-    status = git("status", "--porcelain")
-    return {
-        "commit": git("rev-parse", "HEAD"),
-        "dirty": None if status is None else bool(status),
-    }

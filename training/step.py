@@ -31,6 +31,8 @@ from training.task import Task
 # batch → gradients of the global batch, whether all are finite, and how many
 # replicas were asked to stop
 Compute = Callable[[Batch], tuple[Gradients, tf.Tensor, tf.Tensor]]
+# global batch → how many replicas were asked to stop; None if none can be
+Step = Callable[[Batch], tf.Tensor | None]
 
 
 def make_train_loop(
@@ -48,6 +50,24 @@ def make_train_loop(
     Call it in cross-replica context, with the number of steps as a tensor: a
     Python number would be traced anew for each value. It returns the metrics
     of those steps as scalars, those of the model's own layers too.
+
+    Args and errors are those of `make_train_step`.
+    """
+    what = (strategy, state, task, global_batch_size, config)
+    return inner_loop.make(*make_train_step(*what, seed, stop, count_skipped))
+
+
+def make_train_step(
+    strategy: tf.distribute.Strategy,
+    state: TrainState,
+    task: Task,
+    global_batch_size: int,
+    config: TrainConfig,
+    seed: int = 0,
+    stop: tf.Variable | None = None,
+    count_skipped: bool = False,
+) -> tuple[Step, list[keras.Metric]]:
+    """Returns a step for cross-replica context, and the metrics it updates.
 
     Args:
         strategy: The one in whose scope `state` was made.
@@ -67,7 +87,10 @@ def make_train_loop(
     """
     _check_divides(strategy, global_batch_size, config)
     with strategy.scope():
-        metrics = [keras.metrics.Mean(name="loss"), *task.make_metrics()]
+        # As precise as the weights, for which a float64 run asks.
+        dtype = keras.config.dtype_policy().variable_dtype
+        loss = keras.metrics.Mean(name="loss", dtype=dtype)
+        metrics = [loss, *task.make_metrics()]
     forward_backward = forward.make_forward_backward(
         strategy, state, task, global_batch_size, config
     )
@@ -77,7 +100,7 @@ def make_train_loop(
 
     step = _make_step(strategy, state, compute, config, stop)
     if not count_skipped:
-        return inner_loop.make(step, [*metrics, *state.model.metrics])
+        return step, [*metrics, *state.model.metrics]
 
     with strategy.scope():
         skipped = keras.metrics.Sum(name="skipped_examples", dtype="float64")
@@ -89,8 +112,7 @@ def make_train_loop(
         strategy.run(note_skipped, (batch,))
         return step(batch)
 
-    reported = [*metrics, skipped, *state.model.metrics]
-    return inner_loop.make(count_and_step, reported)
+    return count_and_step, [*metrics, skipped, *state.model.metrics]
 
 
 def _make_step(
@@ -99,7 +121,7 @@ def _make_step(
     compute: Compute,
     config: TrainConfig,
     stop: tf.Variable | None,
-) -> Callable[[Batch], tf.Tensor | None]:
+) -> Step:
     """Returns the whole step, for cross-replica context."""
 
     def apply(gradients: Gradients) -> tf.Tensor:

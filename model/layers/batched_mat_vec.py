@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+import placement
 from model.layers import _inputs
 from model.layers.mat_vec import row_by_matrix
 
@@ -32,6 +33,8 @@ class BatchedMatVec(keras.layers.Layer):
         use_bias: Whether to add `c`.
         activation: Anything `keras.activations.get` accepts; None: linear.
         shared: Whether all groups use one matrix and one bias.
+        split_groups: Whether the devices that work on one replica share the
+            groups among them (`placement.split`); elsewhere nothing changes.
         kernel_initializer: Called once for each matrix, with shape `[K, M]`,
             so that its fans are those of one matrix, and with another seed
             for each.
@@ -57,8 +60,9 @@ class BatchedMatVec(keras.layers.Layer):
         `bias` `[N, M]`; `[K, M]` and `[M]` if shared.
 
     Raises:
-        ValueError: if `units` is not a positive integer, the input has fewer
-            than three axes, or `N` or `K` is unknown.
+        ValueError: if `units` is not a positive integer, groups that share
+            their matrix are to be split, the input has fewer than three axes,
+            or `N` or `K` is unknown.
         TypeError: if the input is not floating point.
 
     Example:
@@ -74,6 +78,7 @@ class BatchedMatVec(keras.layers.Layer):
         use_bias: bool = True,
         activation: Any = None,
         shared: bool = False,
+        split_groups: bool = False,
         kernel_initializer: Any = "glorot_uniform",
         bias_initializer: Any = "zeros",
         kernel_regularizer: Any = None,
@@ -84,11 +89,17 @@ class BatchedMatVec(keras.layers.Layer):
     ) -> None:
         if not isinstance(units, int) or units < 1:
             raise ValueError(f"units={units!r}: must be a positive integer.")
+        if shared and split_groups:
+            raise ValueError(
+                "split_groups=True: groups that share a matrix (shared=True) "
+                "cannot be split; choose one of the two."
+            )
         super().__init__(**kwargs)
         self.units = units
         self.use_bias = use_bias
         self.activation = keras.activations.get(activation)
         self.shared = shared
+        self.split_groups = split_groups
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
@@ -142,13 +153,19 @@ class BatchedMatVec(keras.layers.Layer):
             #   einsum bnk,nkm->bnm      0.7         100          11
             #   einsum ...nk,nkm->...nm  0.8         189         317
             #   tf.linalg.matvec         0.7          58         138
-            by_group = tf.transpose(flat, [1, 0, 2])
-            outputs = tf.matmul(by_group, self.kernel)
-            outputs = tf.transpose(outputs, [1, 0, 2])
+            by_group = self._split(tf.transpose(flat, [1, 0, 2]))
+            outputs = tf.matmul(by_group, self._split(self.kernel))
+            outputs = tf.transpose(self._split(outputs), [1, 0, 2])
         outputs = tf.reshape(outputs, self._output_shape_of(inputs))
         if self.bias is not None:
             outputs += self.bias
         return self.activation(outputs)
+
+    def _split(self, by_group: tf.Tensor) -> tf.Tensor:
+        """Splits axis 0, the groups', if asked to."""
+        if not self.split_groups:
+            return by_group
+        return placement.split(tf.convert_to_tensor(by_group), axis=0)
 
     def _output_shape_of(self, inputs: tf.Tensor) -> Any:
         shape = [*inputs.shape[:-1], self.units]
@@ -170,6 +187,7 @@ class BatchedMatVec(keras.layers.Layer):
             "use_bias": self.use_bias,
             "activation": keras.activations.serialize(self.activation),
             "shared": self.shared,
+            "split_groups": self.split_groups,
             "kernel_initializer": serialize(self.kernel_initializer),
             "bias_initializer": serialize(self.bias_initializer),
             "kernel_regularizer": serialize(self.kernel_regularizer),

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from errors import RequestError
+from strategies import StrategyConfig
 
 WHEEL = (
     "plain `tensorflow` drives no TPU: `pip install -e .[tpu]` into a fresh "
@@ -41,14 +42,7 @@ def find(tpu: str, environ: Mapping[str, str]) -> str:
     Raises:
         RequestError: if nothing is there.
     """
-    source, name = f"--tpu={tpu}", tpu
-    for variable in _VARIABLES:
-        if not name and environ.get(variable):
-            name = environ[variable]
-            source = f"{variable}={name}"
-    if not name:
-        name = "local"
-        source = f"--tpu is empty, so are {' and '.join(_VARIABLES)}"
+    name, source = name_of(tpu, environ)
     if name == "local":
         fault = _find_chips()
     elif name.startswith("grpc://"):
@@ -58,6 +52,23 @@ def find(tpu: str, environ: Mapping[str, str]) -> str:
     if fault:
         raise RequestError(f"{source}: no TPU, because {fault}; {WHEEL}.")
     return name
+
+
+def name_of(tpu: str, environ: Mapping[str, str]) -> tuple[str, str]:
+    """Returns the TPU's name as `find` does, and who gave it; asks nobody."""
+    if tpu:
+        return tpu, f"--tpu={tpu}"
+    for variable in _VARIABLES:
+        if environ.get(variable):
+            return environ[variable], f"{variable}={environ[variable]}"
+    return "local", f"--tpu is empty, so are {' and '.join(_VARIABLES)}"
+
+
+def is_remote(config: StrategyConfig, environ: Mapping[str, str]) -> bool:
+    """Whether the work is done by the TPU of another machine."""
+    return (
+        config.strategy == "tpu" and name_of(config.tpu, environ)[0] != "local"
+    )
 
 
 def _find_chips() -> str:

@@ -1,9 +1,6 @@
 import json
 import sys
 
-import numpy as np
-import tensorflow as tf
-
 from benchmarks import layers
 
 KEYS = {
@@ -35,15 +32,3 @@ def test_prints_tables_and_writes_flat_json(
     printed = capsys.readouterr().out
     for way in ("eager loop", "map_fn", "while_loop, XLA", "vectorized_map"):
         assert way in printed
-
-
-def test_ways_compute_the_same() -> None:
-    matrices = tf.random.stateless_normal([7, 5, 5], (1, 2))
-    vectors = tf.random.stateless_normal([7, 5], (3, 4))
-    expected = np.einsum("nmk,nk->nm", matrices, vectors)
-    fast, slow = layers._ways(matrices, vectors)
-    total = fast.pop("memory")()
-    np.testing.assert_allclose(total, np.sum(matrices), rtol=1e-4)
-    for run in (fast | slow).values():
-        found = np.reshape(run(), [7, 5])
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)

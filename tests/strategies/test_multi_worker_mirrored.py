@@ -112,7 +112,13 @@ def test_sets_devices_up_before_it_waits(
     monkeypatch.setenv("TF_CONFIG", text)
     monkeypatch.setattr(_devices, "configure", calls.append)
     monkeypatch.setattr(_devices, "show_named_gpus", calls.append)
-    monkeypatch.setattr(rendezvous, "meet", lambda *words: words)
+    links = rendezvous.Links({}, {})
+
+    def meet(*words: object) -> rendezvous.Links:
+        calls.append(words)
+        return links
+
+    monkeypatch.setattr(rendezvous, "meet", meet)
     monkeypatch.setattr(watch, "start", lambda *words: calls.append(words))
     monkeypatch.setattr(
         multi_worker_mirrored.tf.distribute,
@@ -123,4 +129,4 @@ def test_sets_devices_up_before_it_waits(
     multi_worker_mirrored.create(config)
     cluster = tf_config.read({"TF_CONFIG": text})
     met = (cluster, config.worker_timeout_secs)
-    assert calls == [config, config, (cluster, met), "strategy"]
+    assert calls == [config, config, met, (cluster, links), "strategy"]

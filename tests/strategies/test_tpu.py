@@ -11,8 +11,11 @@ from strategies import _devices
 from strategies import tpu
 from strategies.cluster import tpu_name
 from tests import processes
+from tests.strategies.placement import test_topology
 
 Calls = list[tuple[str, Any]]
+# Two by two chips of two cores.
+TOPOLOGY = test_topology.make_topology((2, 2, 1, 2))
 
 
 @pytest.fixture
@@ -20,9 +23,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     """Puts stand-ins in the place of a TPU; returns what was called."""
     calls: Calls = []
 
-    def stand_in(name: str, returns: str) -> Callable[..., str]:
-        def call(*arguments: Any, **keywords: Any) -> str:
-            calls.append((name, arguments or keywords))
+    def stand_in(name: str, returns: Any) -> Callable[..., Any]:
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            calls.append((name, (arguments, keywords)))
             return returns
 
         return call
@@ -33,7 +36,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
         (_devices, "configure", ""),
         (resolver, "TPUClusterResolver", "the resolver"),
         (tf.config, "experimental_connect_to_cluster", ""),
-        (tf.tpu.experimental, "initialize_tpu_system", ""),
+        (tf.tpu.experimental, "initialize_tpu_system", TOPOLOGY),
         (tf.distribute, "TPUStrategy", "the strategy"),
     ):
         monkeypatch.setattr(module, name, stand_in(name, returns))
@@ -44,13 +47,78 @@ def test_calls_in_order(calls: Calls) -> None:
     config = StrategyConfig(strategy="tpu", tpu="my-tpu", intra_op_threads=2)
     assert tpu.create(config) == "the strategy"
     assert calls == [
-        ("find", ("my-tpu", os.environ)),
-        ("configure", (config,)),
-        ("TPUClusterResolver", {"tpu": "grpc://a:1"}),
-        ("experimental_connect_to_cluster", ("the resolver",)),
-        ("initialize_tpu_system", ("the resolver",)),
-        ("TPUStrategy", ("the resolver",)),
+        ("find", (("my-tpu", os.environ), {})),
+        ("configure", ((config,), {})),
+        ("TPUClusterResolver", ((), {"tpu": "grpc://a:1"})),
+        ("experimental_connect_to_cluster", (("the resolver",), {})),
+        ("initialize_tpu_system", (("the resolver",), {})),
+        (
+            "TPUStrategy",
+            (
+                ("the resolver",),
+                {
+                    "experimental_device_assignment": None,
+                    "experimental_spmd_xla_partitioning": False,
+                },
+            ),
+        ),
     ]
+
+
+@pytest.mark.parametrize(
+    ("shape", "spmd", "cores"),
+    [
+        (
+            (1, 1, 1, 2),
+            None,
+            [
+                [[0, 0, 0, 0], [0, 0, 0, 1]],
+                [[1, 0, 0, 0], [1, 0, 0, 1]],
+                [[0, 1, 0, 0], [0, 1, 0, 1]],
+                [[1, 1, 0, 0], [1, 1, 0, 1]],
+            ],
+        ),
+        (
+            (2, 1, 1, 2),
+            False,
+            [
+                [[0, 0, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0], [1, 0, 0, 1]],
+                [[0, 1, 0, 0], [0, 1, 0, 1], [1, 1, 0, 0], [1, 1, 0, 1]],
+            ],
+        ),
+    ],
+    ids=["one chip", "two chips"],
+)
+def test_gives_each_replica_its_cores(
+    calls: Calls, shape: tuple[int, ...], spmd: bool | None, cores: Any
+) -> None:
+    tpu.create(
+        StrategyConfig(
+            strategy="tpu", computation_shape=shape, spmd_partitioning=spmd
+        )
+    )
+    keywords = calls[-1][1][1]
+    assignment = keywords["experimental_device_assignment"]
+    assert isinstance(assignment, tf.tpu.experimental.DeviceAssignment)
+    assert assignment.topology is TOPOLOGY
+    found = assignment.core_assignment
+    assert found.shape == (len(cores), len(cores[0]), 4)
+    assert sorted(map(sorted, found.tolist())) == sorted(map(sorted, cores))
+    assert keywords["experimental_spmd_xla_partitioning"] is (spmd is None)
+
+
+def test_refuses_replicas_larger_than_the_tpu(calls: Calls) -> None:
+    config = StrategyConfig(strategy="tpu", computation_shape=(4, 1, 1, 1))
+    with pytest.raises(RequestError, match=r"needs 4 .* 2x2x1x2, has 2"):
+        tpu.create(config)
+    assert calls[-1][0] == "initialize_tpu_system"
+
+
+def test_refuses_a_wrong_shape_before_any_call(calls: Calls) -> None:
+    config = StrategyConfig(strategy="tpu", computation_shape=(2, 1, 1))
+    with pytest.raises(RequestError, match="has 3 entries"):
+        tpu.create(config)
+    assert not calls
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,10 @@ import pytest
 import tensorflow as tf
 
 from errors import RunError
+from tests import object_store
 from tests import processes
 from training import checkpoint
+from training import checkpoint_files
 from training import checkpoint_writer
 
 Variables = dict[str, tf.Variable]
@@ -155,6 +157,7 @@ import pathlib
 import sys
 import tensorflow as tf
 from errors import RunError
+from training import checkpoint_files
 from training import checkpoint_writer
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -194,3 +197,31 @@ def test_two_workers_save_and_stop_together(tmp_path) -> None:
     assert "the chief could not write a checkpoint" in other.stdout
     np.testing.assert_array_equal(_kernel(folder, 1), [4.0])
     assert checkpoint.list_steps(str(folder)) == [1, 4]
+
+
+def test_an_object_store_takes_the_same_step_again(
+    tmp_path, strategy_of, monkeypatch
+) -> None:
+    strategy = strategy_of(1)
+    variables = _variables(strategy)
+    store = object_store.make(monkeypatch, tmp_path.name)
+    for value in (1.0, 2.0):
+        variables["model/kernel"].assign(tf.fill([3], value))
+        writer = checkpoint_writer.Writer(strategy, store, 1)
+        writer.save(variables, 1)
+        writer.wait()
+    assert len(tf.io.gfile.listdir(f"{store}/checkpoints")) == 3
+    variables["model/kernel"].assign(tf.zeros([3]))
+    assert checkpoint.restore(strategy, variables, store) == 1
+    np.testing.assert_array_equal(variables["model/kernel"], np.full(3, 2.0))
+
+    def stop(*_: object) -> None:
+        raise tf.errors.UnavailableError(None, None, "gone")
+
+    # Killed in the midst of the same step: what is half new counts no longer.
+    monkeypatch.setattr(checkpoint_files, "publish", stop)
+    writer = checkpoint_writer.Writer(strategy, store, 1)
+    writer.save(variables, 1)
+    with pytest.raises(RunError, match="gone; there is none before it"):
+        writer.wait()
+    assert tf.io.gfile.listdir(f"{store}/checkpoints") == []

@@ -1,6 +1,8 @@
 import pytest
+import tensorflow as tf
 
 from errors import RunError
+from tests import object_store
 from training import files
 
 
@@ -34,3 +36,13 @@ def test_trouble_can_be_gone_past(tmp_path, capsys) -> None:
 def test_what_is_no_trouble_with_files_passes() -> None:
     with pytest.raises(KeyError), files.explained("it is lost", "continue"):
         raise KeyError
+
+
+def test_an_object_store_needs_no_rename(tmp_path, monkeypatch) -> None:
+    store = object_store.make(monkeypatch, tmp_path.name)
+    for text in ("old and longer", "new"):
+        files.write(f"{store}/file.txt", text)
+    assert object_store.read(f"{store}/file.txt") == "new"
+    assert tf.io.gfile.listdir(store) == ["file.txt"]
+    with pytest.raises(tf.errors.UnimplementedError):
+        files.publish(f"{store}/other.txt", f"{store}/file.txt")

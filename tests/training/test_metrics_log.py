@@ -2,7 +2,9 @@ import json
 import math
 
 import pytest
+import tensorflow as tf
 
+from tests import object_store
 from training import metrics_log
 
 
@@ -54,3 +56,21 @@ def test_steps_are_those_of_whole_lines(tmp_path) -> None:
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"time": 1, "step": 1')
     assert metrics_log.steps(str(tmp_path)) == {10, 20}
+
+
+def test_an_object_store_has_a_file_for_each_line(
+    tmp_path, monkeypatch
+) -> None:
+    store = object_store.make(monkeypatch, tmp_path.name)
+    metrics_log.cut(store, 0)
+    assert metrics_log.steps(store) == set()
+    for step in (20, 3, 100):
+        metrics_log.append(store, step, "train", {"loss": math.nan})
+    metrics_log.append(store, 20, "eval", {"loss": 0.5})
+    assert metrics_log.steps(store) == {3, 20, 100}
+    metrics_log.cut(store, 20)
+    names = sorted(tf.io.gfile.listdir(f"{store}/metrics"))
+    texts = [object_store.read(f"{store}/metrics/{name}") for name in names]
+    lines = [json.loads(text) for text in "".join(texts).splitlines()]
+    assert [line["step"] for line in lines] == [3, 20, 20]
+    assert [line["loss"] for line in lines] == [None, 0.5, None]

@@ -180,11 +180,6 @@ def test_an_unreadable_record_is_refused(
             record.open_run(strategy_of(1), _config(tmp_path))
 
 
-def test_no_git_is_no_error(monkeypatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    assert record._describe_git() == {"commit": None, "dirty": None}
-
-
 def test_the_end_is_noted_until_the_next_start(tmp_path, strategy_of) -> None:
     begin = (strategy_of(1), str(tmp_path), _config(tmp_path), _model())
     assert not record.has_ended(str(tmp_path))

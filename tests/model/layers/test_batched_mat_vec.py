@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import placement
 from model.layers.batched_mat_vec import BatchedMatVec
 from tests.layer_checks import Case
 
@@ -25,6 +26,12 @@ CASES = [
         },
         input_shape=(4, 2, 3, 4),
         num_variables=1,
+    ),
+    Case(
+        name="split_groups",
+        kwargs=lambda: {"units": 5, "split_groups": True},
+        input_shape=(8, 3, 4),
+        num_variables=2,
     ),
     Case(
         name="shared",
@@ -188,3 +195,29 @@ def test_rejects_other_groups_than_built_for() -> None:
 def test_rejects_integers() -> None:
     with pytest.raises(TypeError, match="input is int32"):
         BatchedMatVec(2)(tf.zeros([2, 3, 4], tf.int32))
+
+
+def test_groups_are_shared_by_the_devices_of_a_replica() -> None:
+    class Placer:
+        num_devices = 3
+        partition_dimensions = ()
+        split_shapes: list[list[int]] = []
+
+        def split(self, tensor: tf.Tensor, partition: tuple) -> tf.Tensor:
+            assert partition == (3, 1, 1)
+            self.split_shapes.append(tensor.shape.as_list())
+            return tensor
+
+    layer = make_layer(split_groups=True)
+    x = tf.random.stateless_normal([8, 3, 4], (1, 2))
+    expected = layer(x)
+    with placement.using(Placer()):
+        outputs = layer(x)
+    np.testing.assert_array_equal(outputs, expected)
+    # Vectors, matrices and products, of each group.
+    assert Placer.split_shapes == [[3, 8, 4], [3, 4, 5], [3, 8, 5]]
+
+
+def test_groups_that_share_a_matrix_cannot_be_split() -> None:
+    with pytest.raises(ValueError, match="shared=True"):
+        make_layer(shared=True, split_groups=True)

@@ -7,6 +7,7 @@ from errors import RequestError
 from strategies import StrategyConfig
 from strategies.cluster import preflight
 from strategies.cluster import tpu_name
+from strategies.placement import wheels
 from tests import processes
 from tests.strategies.cluster import test_kubernetes
 from tests.strategies.cluster import test_slurm
@@ -119,9 +120,30 @@ def test_looks_for_tpu_under_its_strategy_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tpu_name, "_CHIPS", ())
+    monkeypatch.setattr(wheels, "check", lambda: None)
     preflight.check(StrategyConfig(), {})
     with pytest.raises(RequestError, match="--tpu=local: no TPU"):
         preflight.check(StrategyConfig(strategy="tpu", tpu="local"), {})
+
+
+def test_looks_at_what_is_installed_before_it_connects(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse() -> None:
+        raise RequestError("the wheel")
+
+    monkeypatch.setattr(wheels, "check", refuse)
+    monkeypatch.delattr(tpu_name, "find")
+    preflight.check(StrategyConfig(), {})
+    with pytest.raises(RequestError, match="the wheel"):
+        preflight.check(StrategyConfig(strategy="tpu", tpu="local"), {})
+
+
+def test_rehearsal_needs_no_tpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(wheels, "check")
+    monkeypatch.delattr(tpu_name, "find")
+    config = StrategyConfig(strategy="tpu", tpu_topology=("v5e:2x2",))
+    preflight.check(config, {})
 
 
 def test_needs_no_tensorflow() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from errors import RequestError
+from strategies import StrategyConfig
 from strategies.cluster import tpu_name
 
 
@@ -133,3 +134,22 @@ def test_slow_host_lookup_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RequestError, match=r"nothing within 0\.1 s"):
         tpu_name.find("grpc://a:1", {})
     is_over.set()
+
+
+@pytest.mark.parametrize(
+    ("tpu", "environ", "expected"),
+    [
+        ("", {}, False),
+        ("local", {"TPU_NAME": "big"}, False),
+        ("big", {}, True),
+        ("", {"TPU_NAME": "big"}, True),
+        ("", {"TPU_NAME": "local"}, False),
+        ("grpc://a:1", {}, True),
+    ],
+)
+def test_knows_what_is_remote(
+    tpu: str, environ: dict[str, str], expected: bool
+) -> None:
+    config = StrategyConfig(strategy="tpu", tpu=tpu)
+    assert tpu_name.is_remote(config, environ) is expected
+    assert not tpu_name.is_remote(StrategyConfig(), environ)

@@ -1,6 +1,7 @@
 import pytest
 import tensorflow as tf
 
+from tests import object_store
 from training.callbacks import Context
 from training.callbacks import summaries
 
@@ -46,6 +47,32 @@ def test_a_full_disk_does_not_end_the_run(
         raise tf.errors.ResourceExhaustedError(None, None, "a; No space left")
 
     monkeypatch.setattr(writer, "flush", flush)
-    summaries.write(writer, {"loss": 0.5}, 4)
+    summaries.write(writer, {4: {"loss": 0.5}})
     out = capsys.readouterr().out
     assert out == "step 4: the summaries could not be written: No space left.\n"
+
+
+def test_an_object_store_is_not_written_for_each_scalar(
+    tmp_path, monkeypatch
+) -> None:
+    store = object_store.make(monkeypatch, tmp_path.name)
+    callback = summaries.make(Context(None, store, True, 0, 8))
+    (path,) = (
+        tf.io.gfile.join(folder, name)
+        for folder, _, names in tf.io.gfile.walk(f"{store}/summaries/train")
+        for name in names
+    )
+    start = tf.io.gfile.stat(path).length
+    for step in range(20):
+        callback.on_train_batch_end(step, {"loss": 0.5})
+    assert tf.io.gfile.stat(path).length == start
+    # The time for an upload has come.
+    monkeypatch.setattr(callback, "_secs", 0.0)
+    callback.on_test_end({"loss": 0.5})
+    length = tf.io.gfile.stat(path).length
+    assert length > start
+    monkeypatch.undo()
+    callback.on_train_batch_end(21, {"loss": 0.5})
+    assert tf.io.gfile.stat(path).length == length
+    callback.on_train_end()
+    assert tf.io.gfile.stat(path).length > length
