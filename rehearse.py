@@ -23,6 +23,7 @@ from flags.command_line import Configs
 from rehearsal import child
 from rehearsal import compare
 from rehearsal import compilation
+from rehearsal import execute
 from rehearsal import lower
 from rehearsal import plan as plan_lib
 from rehearsal import report
@@ -171,6 +172,7 @@ def _plan(
             {each.path: each.value for each in weights}, [""]
         ),
         reduced_bytes=plan_lib.count_reduced_bytes(lowered.module),
+        flops=way.replicas * execute.count_flops(lowered),
     )
 
 

@@ -20,17 +20,26 @@ _ROOT = Path(__file__).parent.parent
 _INSTALL = "pip install -e .[rehearsal]"
 
 
+def _missing() -> list[str]:
+    return [
+        name
+        for name in ("jax", "jaxlib", "libtpu")
+        if importlib.util.find_spec(name) is None
+    ]
+
+
+def is_installed() -> bool:
+    """Returns whether `run` has what it needs."""
+    return not _missing()
+
+
 def check_installed() -> None:
     """Checks that jax and a libtpu are there, without importing them.
 
     Raises:
         RequestError: if either is missing.
     """
-    missing = [
-        name
-        for name in ("jax", "jaxlib", "libtpu")
-        if importlib.util.find_spec(name) is None
-    ]
+    missing = _missing()
     if not missing:
         return
     verb = "are" if len(missing) > 1 else "is"

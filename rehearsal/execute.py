@@ -1,5 +1,6 @@
 """The lowered step, run partitioned on the devices of this machine."""
 
+import math
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -65,3 +66,19 @@ def execute(
         if f"state/{i}" in results
     }
     return Run(np.array(losses), variables, reply)
+
+
+def count_flops(lowered: Lowered) -> float:
+    """Returns the FLOPs of a step of one replica, a loop counted once.
+
+    NaN if jax, which counts, is not installed.
+    """
+    if not child.is_installed():
+        return math.nan
+    request = {
+        "kind": "count",
+        "module": lowered.module,
+        "num_replicas": 1,
+        "num_partitions": 1,
+    }
+    return child.run(request, {}, _TIMEOUT_SECS)[0]["flops"]

@@ -39,7 +39,7 @@ class Plan:
 
     def lines(self) -> list[str]:
         """Returns the plan in words."""
-        flops = "unknown" if math.isnan(self.flops) else _short(self.flops)
+        flops = "unknown " if math.isnan(self.flops) else _short(self.flops)
         return [
             f"{self.name}: {_count(self.workers, 'worker')}, "
             f"{_count(self.replicas, 'replica')} of "
@@ -49,7 +49,7 @@ class Plan:
             f"{in_words(self.weight_bytes)} of weights, "
             f"{in_words(self.optimizer_bytes)} of optimizer, "
             f"{in_words(self.gradient_bytes)} of gradients",
-            f"  a step: {flops} FLOP in all, "
+            f"  a step: {flops}FLOP in all, "
             f"{in_words(self.reduced_bytes)} summed over the replicas",
         ]
 

@@ -18,7 +18,10 @@ for a TPU. The reply has `fits`, `bytes_per_core`, `bytes_available`,
 has is missing, and `largest_buffers`, if the compiler lists none, are whole
 tensors of a replica, before splitting: their `kind` is `uncompiled`.
 
-Both take `layers` and `argument_names`, names to speak of. A reply with
+`{"kind": "count", "module", "num_replicas", "num_partitions"}`: the reply has
+`flops`, those of one replica, before it is cut.
+
+All take `layers` and `argument_names`, names to speak of. A reply with
 `error` has nothing else: one line that says why.
 """
 
@@ -180,6 +183,9 @@ def main() -> None:
     try:
         if request["kind"] == "execute":
             reply, results = execute(request, arrays)
+        elif request["kind"] == "count":
+            module = stablehlo.accepted(request["module"])
+            reply = {"flops": xla.count_flops(module)}
         else:
             reply = compile_(request)
     except jax.errors.JaxRuntimeError as error:

@@ -122,6 +122,21 @@ def cost(executable: Executable) -> dict[str, float]:
     }
 
 
+def count_flops(module: str) -> float:
+    """Returns the FLOPs of a program before it is cut, a loop counted once.
+
+    Args:
+        module: StableHLO that `stablehlo.accepted` has seen.
+    """
+    computation = xla_client._xla.mlir.mlir_module_to_xla_computation(
+        str(_parse(module))
+    )
+    found = xla_client._xla.hlo_module_cost_analysis(
+        jax.devices()[0].client, computation.get_hlo_module()
+    )
+    return float(found.get("flops", 0))
+
+
 def run(
     executable: Executable,
     arguments: Sequence[np.ndarray],

@@ -1,5 +1,8 @@
+import math
+
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from rehearsal import child
 from rehearsal import execute
@@ -37,3 +40,17 @@ def test_rows_go_to_replicas_and_results_come_back(monkeypatch) -> None:
     # Row i of a global batch is a row of replica i mod 2.
     assert asked["arrays"]["input/1/0"].tolist() == [[10, 12], [11, 13]]
     assert asked["arrays"]["state/1"] == pytest.approx([2.0])
+
+
+def test_counts_flops_of_a_matrix_product() -> None:
+    function = tf.function(lambda a, b: a @ b, jit_compile=True)
+    make = function.experimental_get_compiler_ir(
+        tf.TensorSpec([3, 5]), tf.TensorSpec([5, 7])
+    )
+    lowered = Lowered(make(stage="stablehlo"), 2, [], [], [])
+    assert execute.count_flops(lowered) == 2 * 3 * 5 * 7
+
+
+def test_without_jax_flops_are_not_known(monkeypatch) -> None:
+    monkeypatch.setattr(child, "is_installed", lambda: False)
+    assert math.isnan(execute.count_flops(Lowered("", 0, [], [], [])))

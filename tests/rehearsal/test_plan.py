@@ -1,3 +1,6 @@
+import dataclasses
+import math
+
 import tensorflow as tf
 
 from rehearsal import plan
@@ -25,8 +28,13 @@ def test_says_what_a_run_holds_and_moves() -> None:
         "  batch: 64 = 2 x 32",
         "  parameters: 52,298; in each replica 209 kB of weights, 418 kB "
         "of optimizer, 209 kB of gradients",
-        "  a step: 2.5 G FLOP in all, 4 B summed over the replicas",
+        "  a step: 2.5 GFLOP in all, 4 B summed over the replicas",
     ]
+
+
+def test_flops_need_not_be_known() -> None:
+    lines = dataclasses.replace(EXAMPLE, flops=math.nan).lines()
+    assert "a step: unknown FLOP in all" in lines[-1]
 
 
 def test_counts_bytes_by_name() -> None:

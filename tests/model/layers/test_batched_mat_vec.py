@@ -198,14 +198,15 @@ def test_rejects_integers() -> None:
 
 
 def test_groups_are_shared_by_the_devices_of_a_replica() -> None:
+    split_shapes = []
+
     class Placer:
         num_devices = 3
         partition_dimensions = ()
-        split_shapes: list[list[int]] = []
 
         def split(self, tensor: tf.Tensor, partition: tuple) -> tf.Tensor:
             assert partition == (3, 1, 1)
-            self.split_shapes.append(tensor.shape.as_list())
+            split_shapes.append(tensor.shape.as_list())
             return tensor
 
     layer = make_layer(split_groups=True)
@@ -215,7 +216,7 @@ def test_groups_are_shared_by_the_devices_of_a_replica() -> None:
         outputs = layer(x)
     np.testing.assert_array_equal(outputs, expected)
     # Vectors, matrices and products, of each group.
-    assert Placer.split_shapes == [[3, 8, 4], [3, 4, 5], [3, 8, 5]]
+    assert split_shapes == [[3, 8, 4], [3, 4, 5], [3, 8, 5]]
 
 
 def test_groups_that_share_a_matrix_cannot_be_split() -> None:
