@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/ready
 
-.PHONY: setup train test test-slow test-tpu-wheel rehearse chaos check coverage bench clean
+.PHONY: setup train test test-slow test-tpu-wheel rehearse chaos check coverage bench peers clean
 
 setup: $(READY)
 
@@ -60,11 +60,22 @@ check: setup
 	$(RUN) -m mypy .
 	$(RUN) -m codespell_lib --skip='./.git,./.venv,./runs' .
 
+# PyTorch, in an environment of its own.
+peers: $(VENV)-peers/ready
+
+$(VENV)-peers/ready: benchmarks/requirements-peers.txt
+	$(PYTHON) -m venv $(VENV)-peers
+	$(VENV)-peers/bin/python -m pip install --quiet --requirement $<
+	@touch $@
+
+# All benchmarks, then README's table of what they found. Takes about an hour.
+# Peers are kept apart from what is measured; one that cannot be installed is
+# left out.
 bench: setup
-	@mkdir -p runs
-	$(RUN) -m benchmarks.loop --json=runs/bench-loop.json
-	$(RUN) -m benchmarks.checkpoint --json=runs/bench-checkpoint.json
-	$(RUN) -m benchmarks.layers --json=runs/bench-layers.json
+	-test -d $(VENV)-orbit || $(RUN) -m pip install --quiet --no-deps --target $(VENV)-orbit -r benchmarks/requirements-orbit.txt
+	-$(MAKE) peers
+	PYTHONPATH=$(VENV)-orbit $(RUN) -m benchmarks
+	$(RUN) -m benchmarks._table
 
 clean:
 	rm -rf $(VENV) $(VENV)-tpu *.egg-info .coverage* .pytest_cache .mypy_cache .ruff_cache

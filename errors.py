@@ -10,6 +10,10 @@ class RequestError(ValueError):
     and keeps its traceback.
     """
 
+    # Keras adds five lines to an exception that passes through a layer, unless
+    # it has this attribute.
+    _keras_call_info_injected = True
+
 
 class RunError(RuntimeError):
     """The run cannot go on, through no fault of the request: exit code 1.

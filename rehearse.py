@@ -8,6 +8,7 @@ work.
 
 import dataclasses
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -28,15 +29,21 @@ from rehearsal import lower
 from rehearsal import plan as plan_lib
 from rehearsal import report
 from rehearsal.replicas import StandInStrategy
+from strategies import StrategyConfig
+from strategies import mirrored
 from strategies.placement import logical_devices
 from strategies.placement.layout import Layout
 from strategies.placement.layout import layouts
+from training import job as job_lib
+from training import preemption
 from training import randomness
 from training import runtime
 from training import state as state_lib
+from training import statistics
 from training import step as step_lib
 from training import task as task_lib
 
+_TWO = StrategyConfig(strategy="mirrored", devices=("cpu:0", "cpu:1"))
 # (strategy, examples in a global batch) → the state, and a step that returns
 # the loss of its batch
 MakeStep = Callable[
@@ -45,30 +52,55 @@ MakeStep = Callable[
 ]
 
 
+def split_cpu(configs: Configs) -> None:
+    """Makes two devices for the ordinary step of two replicas of a TPU.
+
+    Comes before any other use of TensorFlow.
+    """
+    if configs.strategy.strategy == "tpu":
+        mirrored.create(_TWO)
+
+
 def run(configs: Configs) -> dict[str, float]:
     """Rehearses; returns the largest differences, or nothing without a TPU.
 
     Raises:
         RequestError: as `train.run`, or if jax is needed and not installed.
         RunError: if the partitioned step differs from the ordinary one, if
-            XLA cannot compile it, or if it does not fit.
+            XLA cannot compile it, or if it does not fit into one of the TPUs.
     """
-    strategy_config = configs.strategy
-    is_tpu = strategy_config.strategy == "tpu"
+    with preemption.calling(_end, 0, "the rehearsal ends"):
+        return _run(configs)
+
+
+def _end() -> None:
+    print("train.py: a rehearsal leaves nothing to go on from", file=sys.stderr)
+    # The child ends with this process.
+    os._exit(1)
+
+
+def _run(configs: Configs) -> dict[str, float]:
+    is_tpu = configs.strategy.strategy == "tpu"
+    folder = ""
     if is_tpu:
         child.check_installed()
+        folder = report.make_folder(configs.run.model_dir)
     load = registry.load
-    create = load("strategies", strategy_config.strategy, "strategy").create
-    ways = layouts(strategy_config, create, os.environ)
+    create = load("strategies", configs.strategy.strategy, "strategy").create
+    ways = layouts(configs.strategy, create, os.environ)
     dataset = load("data", configs.data.dataset, "dataset")
     spec = prepare.element_spec(dataset, configs.data)
-    logical_devices.check_features(strategy_config, spec[0])
     make_step = _make_make_step(configs, spec, dataset.info(configs.data))
     parts = []
     for way in ways:
         batch = configs.data.global_batch_size
         state, lowered = _lower(make_step, spec, configs, way, batch)
-        plan = _plan(state, lowered, way, batch)
+        plan = plan_lib.make(
+            *way, batch, state.variables(), state.model, lowered.module
+        )
+        plan = dataclasses.replace(
+            plan, flops=way.replicas * execute.count_flops(lowered)
+        )
         print("\n".join(plan.lines()), flush=True)
         parts.append((plan, lowered))
     if not is_tpu:
@@ -77,27 +109,23 @@ def run(configs: Configs) -> dict[str, float]:
     if configs.run.rehearse_steps:
         checked = _compare(make_step, dataset, spec, configs, ways[0])
         print("\n".join(checked.lines()), flush=True)
-    compiled = []
-    if keras.config.dtype_policy().compute_dtype == "float64":
-        print("Not compiled for a TPU, which has no float64", flush=True)
-        parts = []
-    for plan, lowered in parts:
-        compiled.append(compilation.compile_step(plan, lowered))
-        print("\n".join(compiled[-1].lines()), flush=True)
+    compiled = compilation.compile_all(
+        parts, keras.config.dtype_policy().compute_dtype
+    )
     rows = configs.data.global_batch_size // ways[0].replicas
     inputs = report.Inputs(
         [list(each.shape) for each in tf.nest.flatten(_sized(spec[0], rows))],
-        list(strategy_config.partition_dimensions),
+        list(configs.strategy.partition_dimensions),
         ways[0].devices,
     )
-    report.write(configs.run.model_dir or "runs", checked, compiled, inputs)
-    if checked:
-        checked.verify()
-    return checked.figures() if checked else {}
+    report.write(folder, checked, compiled, inputs)
+    compilation.verify(compiled)
+    return checked.verify() if checked else {}
 
 
 def _make_make_step(configs: Configs, spec: Any, info: Any) -> MakeStep:
-    run_config, _, _, model_config, config = configs
+    run_config, _, data_config, model_config, config = configs
+    count_skipped = data_config.skip_bad_examples > 0
     module = registry.load("model", model_config.model, "model")
     # XLA compiles the whole step, not a part of it.
     config = dataclasses.replace(config, jit_compile=False)
@@ -111,9 +139,11 @@ def _make_make_step(configs: Configs, spec: Any, info: Any) -> MakeStep:
         with strategy.scope():
             model = module.build(model_config, spec, info.num_outputs)
             state = state_lib.create(model, config)
+        what = (strategy, state, task, batch, config)
         step, metrics = step_lib.make_train_step(
-            strategy, state, task, batch, config, run_config.seed
+            *what, run_config.seed, job_lib.make_stop(), count_skipped
         )
+        state.stopping.check([metric.name for metric in metrics])
 
         def step_and_loss(elements: Any) -> tf.Tensor:
             metrics[0].reset_state()
@@ -152,64 +182,69 @@ def _sized(spec: Any, rows: int) -> Any:
     )
 
 
-def _plan(
-    state: state_lib.TrainState, lowered: lower.Lowered, way: Layout, batch: int
-) -> plan_lib.Plan:
-    variables = state.variables()
-    weights = state.model.trainable_variables
-    return plan_lib.Plan(
-        name=way.name,
-        workers=way.workers,
-        replicas=way.replicas,
-        devices_per_replica=way.devices,
-        global_batch=batch,
-        parameters=state.model.count_params(),
-        weight_bytes=plan_lib.count_bytes(variables, ["model/"]),
-        optimizer_bytes=plan_lib.count_bytes(
-            variables, ["optimizer/", "average/"]
-        ),
-        gradient_bytes=plan_lib.count_bytes(
-            {each.path: each.value for each in weights}, [""]
-        ),
-        reduced_bytes=plan_lib.count_reduced_bytes(lowered.module),
-        flops=way.replicas * execute.count_flops(lowered),
-    )
-
-
 def _compare(
     make_step: MakeStep, dataset: Any, spec: Any, configs: Configs, way: Layout
 ) -> compare.Checked:
-    """Runs some steps partitioned, and the same ones as one device does."""
-    data = configs.data
-    rows = data.global_batch_size // way.replicas
+    """Runs some steps partitioned, and the same ones as they always run."""
     one = tf.distribute.OneDeviceStrategy("/cpu:0")
-    state, _ = make_step(one, rows)
-    # Each replica draws numbers of its own, which one device cannot.
-    draws = bool(randomness.seeds_of(state.model))
+    rows = configs.data.global_batch_size // way.replicas
+    model = make_step(one, rows)[0].model
+    # Each replica draws numbers of its own, which no other run can repeat: two
+    # are only asked whether they agree.
+    draws = bool(randomness.seeds_of(model))
+    apart = ""
+    if draws and way.replicas > 1:
+        batches, lowered = _prepare(make_step, dataset, spec, configs, way, 2)
+        ran = execute.execute(lowered, _flat(batches), 2, way.devices)
+        apart = compare.find_apart(lowered, ran.reply)
     replicas = 1 if draws else min(2, way.replicas)
-    data = dataclasses.replace(data, global_batch_size=rows * replicas)
-    batches = list(
-        prepare.train_dataset(
-            dataset,
-            data,
-            tf.distribute.InputContext(),
-            seed=configs.run.seed,
-            step=0,
-        ).take(configs.run.rehearse_steps)
+    # Statistics of a batch are those of a replica's, which one device has not.
+    keeps = statistics.statistics_of(model)
+    alone = replicas == 1 or not keeps or statistics.communicates(model)
+    strategy = one if alone else mirrored.create(_TWO)
+    batches, lowered = _prepare(
+        make_step, dataset, spec, configs, way, replicas
     )
-    state, step = make_step(one, data.global_batch_size)
+    state, step = make_step(strategy, rows * replicas)
     # Compiled, random layers draw other numbers than not compiled.
     ordinary = tf.function(step, jit_compile=draws, autograph=False)
-    way = way._replace(replicas=replicas)
-    configs = configs._replace(data=data)
-    _, lowered = _lower(make_step, spec, configs, way, data.global_batch_size)
-    losses = [ordinary(batch).numpy() for batch in batches]
+    losses = [
+        ordinary(distribute.rows(strategy, batch)).numpy() for batch in batches
+    ]
     variables = {name: each.numpy() for name, each in state.variables().items()}
-    return compare.check(
+    rounded = configs.train.gradient_compression
+    if rounded == "none":
+        rounded = keras.config.dtype_policy().compute_dtype
+    checked = compare.check(
         lowered,
-        [[t.numpy() for t in tf.nest.flatten(batch)] for batch in batches],
+        _flat(batches),
         compare.Expected(np.array(losses), variables),
         num_features=len(tf.nest.flatten(spec[0])),
         shape=(replicas, way.devices),
-        dtype=keras.config.dtype_policy().compute_dtype,
+        dtype=rounded,
     )
+    return dataclasses.replace(checked, apart=apart or checked.apart)
+
+
+def _prepare(
+    make_step: MakeStep,
+    dataset: Any,
+    spec: Any,
+    configs: Configs,
+    way: Layout,
+    replicas: int,
+) -> tuple[list[Any], lower.Lowered]:
+    """Returns batches for some of a layout's replicas, and their step."""
+    batch = configs.data.global_batch_size // way.replicas * replicas
+    data = dataclasses.replace(configs.data, global_batch_size=batch)
+    configs, way = configs._replace(data=data), way._replace(replicas=replicas)
+    context = tf.distribute.InputContext()
+    batches = prepare.train_dataset(
+        dataset, data, context, seed=configs.run.seed, step=0
+    ).take(configs.run.rehearse_steps)
+    _, lowered = _lower(make_step, spec, configs, way, batch)
+    return list(batches), lowered
+
+
+def _flat(batches: list[Any]) -> list[list[np.ndarray]]:
+    return [[t.numpy() for t in tf.nest.flatten(batch)] for batch in batches]

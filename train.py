@@ -66,22 +66,31 @@ def _say(code: int, end: Exception) -> int:
 
 
 def run(configs: command_line.Configs) -> dict[str, float]:
-    """Trains, evaluates or rehearses; returns the last metrics.
+    """Trains, evaluates, rehearses or measures; returns the last metrics.
 
     Raises:
         RequestError, RunError, Interrupted: as `errors` says.
     """
-    if tf_config.is_evaluator(os.environ):
+    # The other modes are asked for on purpose, whatever the environment says.
+    asked = configs.run.mode == "train"
+    if asked and tf_config.is_evaluator(os.environ):
         configs = command_line.as_evaluator(configs)
     command_line.check(configs)
+    if configs.run.mode == "scaling":
+        import scaling
+
+        return scaling.run(configs)
     preflight.check(configs.strategy, os.environ)
     # Below the checks: what can be refused without TensorFlow, is.
-    if configs.run.mode == "rehearse":
+    rehearses = configs.run.mode == "rehearse"
+    if rehearses:
         import rehearse
 
-        return rehearse.run(configs)
+        rehearse.split_cpu(configs)
     if configs.strategy.strategy == "tpu":
         _check_input(configs)
+    if rehearses:
+        return rehearse.run(configs)
     return _run(configs)
 
 

@@ -1,89 +1,82 @@
-"""How much of the bare step's speed does the training loop keep?
+"""How fast is the training loop, against its own ceiling and its peers?
 
     python -m benchmarks.loop --json=loop.json
 
-The bare step is the same compiled step with the same metrics, fed from one
-batch that never changes; the difference is input, order and bookkeeping.
+    bare      the same compiled steps with the same metrics, fed from a
+              constant: the difference is the input
+    fit       Keras's `fit` as it comes
+    fit_best  with as many steps in one call as our loop has, without XLA
+    orbit     the TensorFlow Model Garden's loop, if it is installed
+
+All train the same model on the same examples, in memory, with the same batch
+and optimizer, in one process with the same threads. Peers read through tf.data
+as its guide says: slices, shuffled, batched, prefetched, repeated.
 """
 
 import argparse
 import json
-import time
 from collections.abc import Callable
 
-import tensorflow as tf
-
+from benchmarks import _contest
+from benchmarks import _fit_peer
+from benchmarks import _orbit_peer
 from benchmarks import _pairs
-from data import DataConfig
-from data import synthetic
-from data.pipeline import distribute
-from data.pipeline import prepare
-from flags import registry
-from model import ModelConfig
-from training import TrainConfig
-from training import state as state_lib
-from training import step as step_lib
-from training import task as task_lib
-from training.inner_loop import Loop
+from benchmarks._contest import Contest
 
-# Name → --model, --model_options, steps of one compiled loop.
 CONTESTS = {
-    "mlp": ("mlp", ("hidden=128",), 1000),
-    "cnn": ("cnn", (), 100),
-    "equilibrium": ("equilibrium", (), 100),
+    "mlp": Contest("mlp", ("hidden=128",), 1000),
+    "cnn": Contest("cnn"),
+    "equilibrium": Contest("equilibrium"),
 }
+PEERS: dict[str, Callable[[Contest], _contest.Rate | None]] = {
+    "fit": _fit_peer.make,
+    "fit_best": _fit_peer.make_best,
+    "orbit": _orbit_peer.make,
+}
+# What `fit` does with an iterative layer is no other question than these two.
+MEET_PEERS = ("mlp", "cnn")
 
 
 def measure(name: str, seconds: float, pairs: int) -> dict[str, float]:
-    """Returns steps/s of our loop and of the bare one, and their ratio."""
-    model_name, options, steps = CONTESTS[name]
-    data = DataConfig(
-        dataset="synthetic:shape=28x28x1,classes=10,examples=8192",
-        global_batch_size=128,
-    )
-    strategy = tf.distribute.OneDeviceStrategy("cpu:0")
-    model = registry.load("model", model_name, "model")
-    info = synthetic.info(data)
-    spec = prepare.element_spec(synthetic, data)
-    config = ModelConfig(model=model_name, model_options=options)
-    with strategy.scope():
-        built = model.build(config, spec, info.num_outputs)
-        state = state_lib.create(built, TrainConfig())
-    task = task_lib.resolve(model, info.task)
-    loop = step_lib.make_train_loop(
-        strategy, state, task, data.global_batch_size, TrainConfig()
-    )
-    dataset = distribute.train_dataset(
-        strategy, synthetic, data, seed=0, step=0
-    )
-    constant = tf.data.Dataset.from_tensors(next(iter(dataset))).repeat()
-    ours, bare, ratio = _pairs.compare(
-        _rate(loop, iter(dataset), steps, seconds),
-        _rate(loop, iter(constant), steps, seconds),
-        pairs,
+    """Returns our steps/s, those of the others, and the ratios to them."""
+    contest = CONTESTS[name]
+    ours, bare = _contest.ours_and_bare(contest)
+    others: dict[str, _contest.Rate | None] = {"bare": bare}
+    if name in MEET_PEERS:
+        others |= {peer: make(contest) for peer, make in PEERS.items()}
+    figures: dict[str, float] = {}
+    for other, rate in others.items():
+        if rate is None:
+            print(f"{name:<12} {other}: not installed, left out", flush=True)
+            continue
+        found = _against(ours, rate, seconds, pairs)
+        figures |= {
+            f"loop.{name}.{key.format(other)}": value
+            for key, value in found.items()
+        }
+        print(
+            f"{name:<12} {other:<9} {found['steps_per_sec']:>9.1f} "
+            f"{found['{}_steps_per_sec']:>9.1f} {found['vs_{}']:>6.3f}  "
+            f"{found['vs_{}_low']:.3f}-{found['vs_{}_high']:.3f}",
+            flush=True,
+        )
+    return figures
+
+
+def _against(
+    ours: _contest.Rate, other: _contest.Rate, seconds: float, pairs: int
+) -> dict[str, float]:
+    """Returns the figures of one comparison, `{}` for the other's name."""
+    own_rate, rate, ratio = _pairs.compare(
+        lambda: ours(seconds), lambda: other(seconds), pairs
     )
     return {
-        "steps_per_sec": ours,
-        "bare_steps_per_sec": bare,
-        "vs_bare": ratio.median,
-        "vs_bare_low": ratio.low,
-        "vs_bare_high": ratio.high,
+        "steps_per_sec": own_rate,
+        "{}_steps_per_sec": rate,
+        "vs_{}": ratio.median,
+        "vs_{}_low": ratio.low,
+        "vs_{}_high": ratio.high,
     }
-
-
-def _rate(
-    loop: Loop, iterator: object, steps: int, seconds: float
-) -> Callable[[], float]:
-    count = tf.constant(steps, tf.int64)
-
-    def rate() -> float:
-        done, start = 0, time.perf_counter()
-        while time.perf_counter() - start < seconds:
-            loop(iterator, count)["loss"].numpy()
-            done += steps
-        return done / (time.perf_counter() - start)
-
-    return rate
 
 
 def main() -> None:
@@ -94,16 +87,12 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=15)
     arguments = parser.parse_args()
     figures: dict[str, float] = {}
-    print(f"{'model':<12} {'steps/s':>9} {'bare':>9} {'ratio':>6}  90 %")
+    print(
+        f"{'model':<12} {'other':<9} {'steps/s':>9} {'other':>9} "
+        f"{'ratio':>6}  90 %"
+    )
     for name in CONTESTS:
-        found = measure(name, arguments.seconds, arguments.pairs)
-        print(
-            f"{name:<12} {found['steps_per_sec']:>9.1f} "
-            f"{found['bare_steps_per_sec']:>9.1f} {found['vs_bare']:>6.3f}  "
-            f"{found['vs_bare_low']:.3f}-{found['vs_bare_high']:.3f}",
-            flush=True,
-        )
-        figures |= {f"loop.{name}.{key}": value for key, value in found.items()}
+        figures |= measure(name, arguments.seconds, arguments.pairs)
     if arguments.json:
         with open(arguments.json, "w") as file:
             json.dump(figures, file, indent=2)

@@ -1,7 +1,9 @@
 """The whole command line: parse it, explain it, read it into configs."""
 
+import csv
 import dataclasses
 import difflib
+import io
 import os
 import re
 import sys
@@ -104,8 +106,21 @@ def check(configs: Configs) -> None:
 
     Raises:
         RequestError: if several workers would each invent a folder, or each
-            evaluate alone; or as `tpu_job.check`.
+            evaluate alone; if the scaling of a TPU is asked for; if float64
+            gradients are to be rounded; or as `tpu_job.check`.
     """
+    scales = configs.run.mode == "scaling"
+    if scales and configs.strategy.strategy == "tpu":
+        raise RequestError(
+            "--mode=scaling measures the CPUs and GPUs of this machine, not "
+            "--strategy=tpu; use --mode=rehearse for an estimate of a TPU."
+        )
+    compression = configs.train.gradient_compression
+    if compression != "none" and configs.model.dtype_policy == "float64":
+        raise RequestError(
+            f"--gradient_compression={compression} would round away what "
+            "--dtype_policy=float64 is for; drop one of the two."
+        )
     tpu_job.check(configs, os.environ)
     several = configs.strategy.strategy == "multi_worker_mirrored"
     if several and configs.run.mode == "follow":
@@ -113,7 +128,8 @@ def check(configs: Configs) -> None:
             "--mode=follow evaluates on one worker, not with --strategy="
             "multi_worker_mirrored; use one_device or mirrored."
         )
-    if several and not configs.run.model_dir:
+    writes = configs.run.mode not in ("scaling", "rehearse")
+    if several and writes and not configs.run.model_dir:
         raise RequestError(
             "--strategy=multi_worker_mirrored needs --model_dir, the same for "
             "all workers: each process would invent its own."
@@ -137,6 +153,25 @@ def as_dict(configs: Configs) -> dict[str, dict[str, Any]]:
         group: dataclasses.asdict(config)
         for group, config in configs._asdict().items()
     }
+
+
+def as_words(configs: Configs) -> list[str]:
+    """Returns the flags, `--name=value`, that `read` makes `configs` of."""
+    return [
+        f"--{field.name}={_word(getattr(config, field.name))}"
+        for config in configs
+        for field in dataclasses.fields(config)
+        if getattr(config, field.name) != field.default
+    ]
+
+
+def _word(value: Any) -> str:
+    if not isinstance(value, tuple):
+        return str(value)
+    # absl reads a list as a line of CSV: commas may stand within quotes.
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(value)
+    return line.getvalue()
 
 
 def help_text() -> str:

@@ -10,7 +10,8 @@ flags.DEFINE_string(
     RunConfig.mode,
     "train; evaluate the newest checkpoint; or follow a training that runs "
     "elsewhere, and evaluate each new one; or rehearse: build everything, show "
-    "the plan, train nothing, and prove a TPU's layout without a TPU.",
+    "the plan, train nothing, and prove a TPU's layout without a TPU; or "
+    "scaling: measure 1, 2, ... replicas or workers of this machine.",
 )
 flags.DEFINE_string(
     "model_dir",
@@ -33,6 +34,11 @@ flags.DEFINE_integer(
     RunConfig.rehearse_steps,
     "Steps that a rehearsal for a TPU runs on this machine; 0: it compiles "
     "only.",
+)
+flags.DEFINE_integer(
+    "scaling_secs",
+    RunConfig.scaling_secs,
+    "Seconds for each measurement of --mode=scaling.",
 )
 
 

@@ -5,6 +5,7 @@ from absl import flags
 from flags import _read
 from flags import registry
 from strategies import CLUSTERS
+from strategies import COLLECTIVES
 from strategies import StrategyConfig
 
 flags.DEFINE_string(
@@ -72,6 +73,12 @@ flags.DEFINE_string(
     f"Where the workers are listed: {', '.join(CLUSTERS)}. auto: the first "
     "that is there of TF_CONFIG, several tasks of a Slurm step, an indexed "
     "Kubernetes Job.",
+)
+flags.DEFINE_string(
+    "collective",
+    StrategyConfig.collective,
+    f"How workers add up tensors, one of {', '.join(COLLECTIVES)}: nccl on "
+    "GPUs, ring anywhere; auto: TensorFlow chooses.",
 )
 
 

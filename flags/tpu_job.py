@@ -38,11 +38,32 @@ def check(configs: "Configs", environ: Mapping[str, str]) -> None:
             "TPU to rehearse for, such as v5e:2x4."
         )
     placement_check.check(strategy)
+    devices = topology.num_logical_devices(strategy.computation_shape)
+    if rehearses and devices > 1 and strategy.spmd_partitioning is False:
+        raise RequestError(
+            f"--nospmd_partitioning: without one program for the {devices} "
+            "cores of a replica nothing can be rehearsed; drop the flag."
+        )
     for name in strategy.tpu_topology:
+        _check_idle(strategy.computation_shape, name)
         _check_batch(configs, name)
     if tpu_name.is_remote(strategy, environ):
         _, source = tpu_name.name_of(strategy.tpu, environ)
         _check_remote(configs, source, rehearses)
+
+
+def _check_idle(shape: tuple[int, ...], name: str) -> None:
+    """Checks that every core has work, as the compiler wants it."""
+    tpu = topology.parse(name)
+    replicas = topology.count_replicas(tpu.mesh_shape, shape)
+    idle = tpu.num_cores - replicas * topology.num_logical_devices(shape)
+    if idle:
+        raise RequestError(
+            f"--computation_shape={','.join(map(str, shape))}: leaves {idle} "
+            f"of the {tpu.num_cores} cores of {name} without work, which "
+            "cannot be rehearsed; choose a shape that divides its mesh, "
+            f"{'x'.join(map(str, tpu.mesh_shape))}."
+        )
 
 
 def _check_batch(configs: "Configs", name: str) -> None:

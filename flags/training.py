@@ -4,6 +4,7 @@ from absl import flags
 
 from flags import _read
 from flags import registry
+from training import GRADIENT_COMPRESSIONS
 from training import OPTIMIZERS
 from training import SCHEDULES
 from training import TrainConfig
@@ -78,6 +79,12 @@ flags.DEFINE_integer(
     TrainConfig.gradient_accumulation_steps,
     "Micro-batches in which each replica works off its share of a global "
     "batch, one after the other: less memory, the same result.",
+)
+flags.DEFINE_string(
+    "gradient_compression",
+    TrainConfig.gradient_compression,
+    "Form in which replicas send each other gradients, one of "
+    f"{', '.join(GRADIENT_COMPRESSIONS)}; bfloat16 halves the bytes.",
 )
 flags.DEFINE_float(
     "global_clipnorm",

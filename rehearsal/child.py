@@ -76,11 +76,14 @@ def run(
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as name:
         folder = Path(name)
         exchange.write(folder, "request", request, arrays)
+        # Closed when this process ends, however it does.
+        read, write = os.pipe()
         try:
             done = subprocess.run(
-                [sys.executable, "-m", "rehearsal.worker", name],
+                [sys.executable, "-m", "rehearsal.worker", name, str(read)],
                 cwd=_ROOT,
                 env=_environ(num_devices),
+                pass_fds=[read],
                 capture_output=True,
                 text=True,
                 timeout=timeout_secs,
@@ -91,6 +94,9 @@ def run(
                 f"rehearsal: `{request['kind']}` did not end within "
                 f"{timeout_secs:g} s."
             ) from None
+        finally:
+            os.close(read)
+            os.close(write)
         if done.returncode or not (folder / "reply.json").exists():
             raise RunError(f"rehearsal: {reason(done.stderr)}")
         reply, results = exchange.read(folder, "reply")
@@ -129,6 +135,8 @@ def _environ(num_devices: int) -> dict[str, str]:
         "JAX_PLATFORMS": "cpu",
         # Without it libtpu asks Google's metadata server who it is.
         "TPU_SKIP_MDS_QUERY": "1",
+        # Or libtpu leaves two files in /tmp each time.
+        "TPU_LOG_DIR": "disabled",
         # Compiling uses no TPU, so it need not wait for whoever has it.
         "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={num_devices}",

@@ -24,6 +24,7 @@ TOLERANCES = {
 # What began as zero and has no gradient, such as a bias in front of a
 # normalization, is rounding and nothing else: 1e-12 in a ResNet-50 in float64.
 _SMALLEST = 1e-4
+_COMPARED = ("model/", "optimizer/", "average/")
 
 
 class Expected(NamedTuple):
@@ -47,13 +48,16 @@ class Checked:
     loss_difference: float
     """Largest of any step, as a part of the largest loss."""
     weight_difference: float
-    """Largest of any weight, as a part of the largest number of its tensor."""
+    """Largest of any weight, average or slot, as a part of the largest number
+    of its tensor."""
     weight: str
-    """The weight that differs most."""
+    """The one that differs most."""
     collectives: Sequence[Mapping[str, Any]]
     """What the devices exchange in a step; see `collectives`."""
     misplaced: str = ""
     """Which input is not whole on every device; empty: none."""
+    apart: str = ""
+    """Which variable the replicas do not agree on; empty: none."""
 
     def figures(self) -> dict[str, float]:
         """Returns the two differences by name."""
@@ -71,8 +75,8 @@ class Checked:
             + (f" ({self.weight})" if self.weight else "")
         ]
 
-    def verify(self) -> None:
-        """Refuses a run that is not the ordinary one.
+    def verify(self) -> dict[str, float]:
+        """Refuses a run that is not the ordinary one; returns the figures.
 
         Raises:
             RunError: if a difference is above the tolerance, or an input does
@@ -82,6 +86,12 @@ class Checked:
             raise RunError(
                 f"rehearsal: {self.misplaced}, but must be replicated to all "
                 "devices of its replica; let the step place its batch."
+            )
+        if self.apart:
+            raise RunError(
+                f"rehearsal: {self.apart} is not the same on all replicas "
+                "after some steps, but must be; look for what is not summed "
+                "over the replicas."
             )
         for what, value in (
             ("a loss", self.loss_difference),
@@ -94,6 +104,7 @@ class Checked:
                     f"{self.tolerance:.0e}; look for what depends on a "
                     "replica's or a device's share of the batch."
                 )
+        return self.figures()
 
 
 def check(
@@ -120,14 +131,14 @@ def check(
         RunError: if XLA fails, with its reason.
     """
     replicas, devices = shape
+    _check_finite(expected)
     received = execute.execute(lowered, batches, replicas, devices)
     names = expected.variables.keys() & received.variables.keys()
-    weights = sorted(name for name in names if name.startswith("model/"))
+    compared = sorted(name for name in names if name.startswith(_COMPARED))
     worst = max(
         (_relative(expected.variables[n], received.variables[n]), n)
-        for n in weights
+        for n in compared
     )
-    several = devices > 1
     return Checked(
         replicas=replicas,
         devices=devices,
@@ -137,8 +148,34 @@ def check(
         weight_difference=worst[0],
         weight=worst[1],
         collectives=received.reply["collectives"],
-        misplaced=_find_misplaced(lowered, num_features) if several else "",
+        misplaced=find_misplaced(lowered, num_features) if devices > 1 else "",
+        apart=find_apart(lowered, received.reply),
     )
+
+
+def find_apart(lowered: Lowered, reply: Mapping[str, Any]) -> str:
+    """Returns which variable the replicas do not agree on; empty: none.
+
+    Args:
+        lowered: What was run.
+        reply: The child's.
+    """
+    for name, spread in zip(
+        lowered.names, reply["replica_differences"], strict=True
+    ):
+        if spread and name.startswith(_COMPARED):
+            return name
+    return ""
+
+
+def _check_finite(expected: Expected) -> None:
+    wrong = np.flatnonzero(~np.isfinite(expected.losses))
+    if wrong.size:
+        raise RunError(
+            f"rehearsal: the loss of step {wrong[0]} is not a number in the "
+            "ordinary step either, so there is nothing to compare; lower "
+            "--learning_rate, or look at the model."
+        )
 
 
 def _relative(expected: np.ndarray, received: np.ndarray) -> float:
@@ -152,24 +189,31 @@ def _relative(expected: np.ndarray, received: np.ndarray) -> float:
     return float(difference / max(np.abs(wide).max(), _SMALLEST))
 
 
-def _find_misplaced(lowered: Lowered, num_features: int) -> str:
+def find_misplaced(lowered: Lowered, num_features: int) -> str:
     """Returns which input is not whole on every device; empty: none.
 
     Where it lies changes no number of a program that XLA has partitioned, so
     that no comparison would find it. The strategy wants labels and weights
-    replicated.
+    replicated, whole or in micro-batches.
+
+    Args:
+        lowered: Of a replica with several devices.
+        num_features: The first inputs, which may be split.
     """
     body = lowered.module.partition("func.func @main(")[2]
     for i in range(num_features, lowered.num_inputs):
-        # Between an argument and its place is a reshape to its own shape.
-        copy = re.search(rf"(%\d+) = stablehlo\.reshape %arg{i} :", body)
-        value = copy[1] if copy else f"%arg{i}"
-        placed = re.search(
-            rf"custom_call @Sharding\({value}\)"
+        values = [f"%arg{i}"]
+        # Between an argument and its place are copies, and its micro-batches.
+        for value in values:
+            values += re.findall(
+                rf"(%\d+) = stablehlo\.(?:reshape|slice) {value}[ :]", body
+            )
+        places = re.findall(
+            rf"custom_call @Sharding\((?:{'|'.join(values)})\)"
             r'.*?mhlo\.sharding = "([^"]*)"',
             body,
         )
-        found = placed[1] if placed else "placed nowhere"
-        if found != "{replicated}":
-            return f"input {i}, labels or weights, is {found}"
+        found = set(places or ["placed nowhere"]) - {"{replicated}"}
+        if found:
+            return f"input {i}, labels or weights, is {min(found)}"
     return ""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
+from errors import RunError
 from rehearsal import child
 from rehearsal import chips
 from rehearsal import roofline
@@ -72,6 +73,44 @@ def _describe_collectives(
             words += f" and {len(layers) - _SHOWN} more layers"
         lines.append(f"  {len(some)} {kind}, {size} a core: {words}")
     return lines
+
+
+def compile_all(
+    parts: Sequence[tuple[Plan, Lowered]], dtype: str
+) -> list[Compiled]:
+    """Compiles each for its TPU, and says what came of it.
+
+    Args:
+        parts: Plans, and a replica's step of each.
+        dtype: Of the computation. float64 is left out: a TPU has it in
+            software, and not for every operation.
+
+    Raises:
+        RequestError, RunError: as `compile_step`.
+    """
+    if dtype == "float64":
+        print("Not compiled: a TPU has float64 in software, and not in all")
+        return []
+    compiled = []
+    for plan, lowered in parts:
+        compiled.append(compile_step(plan, lowered))
+        print("\n".join(compiled[-1].lines()), flush=True)
+    return compiled
+
+
+def verify(compiled: Sequence[Compiled]) -> None:
+    """Refuses what does not fit.
+
+    Raises:
+        RunError: naming the TPUs.
+    """
+    names = [each.plan.name for each in compiled if not each.reply["fits"]]
+    if names:
+        raise RunError(
+            f"rehearsal: the step does not fit into a core of "
+            f"{', '.join(names)}; use more chips, a smaller "
+            "--global_batch_size, half precision, or more cores a replica."
+        )
 
 
 def compile_step(plan: Plan, lowered: Lowered) -> Compiled:

@@ -14,6 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from errors import RequestError
+from errors import RunError
+
 
 class Lowered(NamedTuple):
     """A step as XLA takes it."""
@@ -55,7 +58,17 @@ def lower(
         return step(tf.nest.pack_sequence_as(batch_spec, tensors))
 
     function = tf.function(flat_step, jit_compile=True, autograph=False)
-    concrete = function.get_concrete_function(*flat)
+    try:
+        concrete = function.get_concrete_function(*flat)
+        module = function.experimental_get_compiler_ir(*flat)(stage="stablehlo")
+    except RequestError:
+        raise
+    # TensorFlow's compiler has no type of its own for what it says.
+    except (tf.errors.OpError, NotImplementedError, ValueError) as error:
+        raise RunError(
+            f"rehearsal: XLA does not take the step ({_reason(error)}); write "
+            "it in operations that XLA compiles."
+        ) from error
     known = {id(each.handle): name for name, each in variables.items()}
     touched = {id(each.handle): each for each in concrete.variables}
     names, values = [], []
@@ -64,9 +77,15 @@ def lower(
         kind = "constant" if variable is None else "variable"
         names.append(known.get(id(tensor), f"{kind}_{i}"))
         values.append((tensor if variable is None else variable).numpy())
-    make_ir = function.experimental_get_compiler_ir(*flat)
-    module = _replicate(make_ir(stage="stablehlo"), len(flat))
+    module = _replicate(module, len(flat))
     return Lowered(module, len(flat), names, values, sorted(layers))
+
+
+def _reason(error: Exception) -> str:
+    """Returns which operations are not taken, or the first line."""
+    text = str(error).strip()
+    unsupported = re.search(r"on XLA_CPU_JIT: (.+?) \(No registered", text)
+    return unsupported[1] if unsupported else text.partition("\n")[0]
 
 
 def _replicate(module: str, num_inputs: int) -> str:
@@ -85,5 +104,7 @@ def _replicate(module: str, num_inputs: int) -> str:
         return argument[0] if is_input else argument[1] + mark
 
     arguments = re.sub(r"(%arg(\d+): tensor<[^>]*>)", marked, arguments)
+    # One result may go without brackets, but not with a mark.
+    results = results if results.startswith("(") else f"({results})"
     results = re.sub(r"tensor<[^>]*>", lambda found: found[0] + mark, results)
     return head + name + arguments + arrow + results + brace + body

@@ -2,6 +2,7 @@
 
 import html
 import itertools
+import math
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -19,7 +20,8 @@ td:first-child, th:first-child { text-align: left }
 .bar { display: flex; height: 1.4em; background: #eee; margin: .2em 0 1em }
 .bar div { overflow: hidden; white-space: nowrap; font-size: 12px;
            padding-left: .3em }
-.weights { background: #7aa6d8 } .temporary { background: #e3a857 }
+.held { background: #7aa6d8 } .temporary { background: #e3a857 }
+.program { background: #a9c47f }
 .over { background: #d9534f; color: #fff }
 .core td { border: 2px solid #fff; background: #dbe8f5; text-align: center;
            min-width: 6em; height: 3.5em }
@@ -41,6 +43,8 @@ def render(content: Mapping[str, Any]) -> str:
         _topologies(topologies),
         *("<p>" + html.escape(text) + "</p>" for text in roofline.ASSUMPTIONS),
         "<h2>Memory of one core</h2>",
+        "<p>Held: weights, optimizer and batch. Temporary: what a step "
+        "needs in between. Program: the code.</p>",
         *map(_memory, topologies),
         "<h2>Which core of a replica holds which part of the input</h2>",
         *_inputs(content),
@@ -64,15 +68,20 @@ def _verdict(content: Mapping[str, Any]) -> str:
     run = content["run"]
     if not run:
         return "<p>Compiled only: no step was run.</p>"
-    loss, weight = run["loss_difference"], run["weight_difference"]
-    same = max(loss, weight) <= run["tolerance"] and not run["misplaced"]
+    # What is no number is None in JSON.
+    loss, weight = (
+        math.inf if run[key] is None else run[key]
+        for key in ("loss_difference", "weight_difference")
+    )
+    wrong = run["misplaced"] or run["apart"]
+    same = max(loss, weight) <= run["tolerance"] and not wrong
     return (
         f"<p><b>{'The same numbers' if same else 'Not the same numbers'}</b> "
         f"on {run['replicas']} replicas of {run['devices']} devices as in the "
         f"ordinary step, after {run['steps']} steps: largest difference of a "
         f"loss {loss:.1e}, of a weight {weight:.1e} "
         f"({html.escape(run['weight'])}); allowed {run['tolerance']:.0e}. "
-        f"{html.escape(run['misplaced'])}</p>"
+        f"{html.escape(wrong)}</p>"
     )
 
 
@@ -127,8 +136,11 @@ def _memory(each: Mapping[str, Any]) -> str:
     available = each["bytes_available"]
     memory = each.get("memory")
     if memory:
-        held = memory["arguments"] + memory["outputs"] - memory["aliased"]
-        pieces = {"weights": held, "temporary": each["bytes_per_core"] - held}
+        pieces = {
+            "held": memory["arguments"] + memory["outputs"] - memory["aliased"],
+            "temporary": memory["temporary"],
+            "program": memory["generated_code"],
+        }
     else:
         pieces = {"over": min(each["bytes_per_core"], available)}
     divs = "".join(

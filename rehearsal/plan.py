@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from collections.abc import Sequence
 
+import keras
 import tensorflow as tf
 
 
@@ -54,6 +55,43 @@ class Plan:
         ]
 
 
+def make(
+    name: str,
+    workers: int,
+    replicas: int,
+    devices: int,
+    batch: int,
+    variables: Mapping[str, tf.Variable],
+    model: keras.Model,
+    module: str,
+) -> Plan:
+    """Returns the plan of a layout.
+
+    Args:
+        name: Of the layout.
+        workers: Processes.
+        replicas: Replicas.
+        devices: Logical devices of each.
+        batch: Examples in a step of all replicas.
+        variables: All of the state, by name.
+        model: What is trained.
+        module: The lowered step of a replica.
+    """
+    weights = {each.path: each.value for each in model.trainable_variables}
+    return Plan(
+        name=name,
+        workers=workers,
+        replicas=replicas,
+        devices_per_replica=devices,
+        global_batch=batch,
+        parameters=model.count_params(),
+        weight_bytes=count_bytes(variables, ["model/"]),
+        optimizer_bytes=count_bytes(variables, ["optimizer/", "average/"]),
+        gradient_bytes=count_bytes(weights, [""]),
+        reduced_bytes=count_reduced_bytes(module, replicas),
+    )
+
+
 def count_bytes(
     variables: Mapping[str, tf.Variable], prefixes: Sequence[str]
 ) -> int:
@@ -65,18 +103,23 @@ def count_bytes(
     )
 
 
-def count_reduced_bytes(module: str) -> int:
+def count_reduced_bytes(module: str, replicas: int) -> int:
     """Returns the bytes of all reductions over replicas in a lowered step.
 
     Args:
-        module: StableHLO.
+        module: StableHLO. Integers are float64, one row for each replica
+            (`replicas.py`).
+        replicas: Replicas.
     """
     found = re.findall(
         r'"stablehlo\.all_reduce"\(.*?\}\) : \(tensor<([^>]*)>\)',
         module,
         re.DOTALL,
     )
-    return sum(map(_tensor_bytes, found))
+    return sum(
+        _tensor_bytes(words) // (replicas if words.endswith("i32") else 1)
+        for words in found
+    )
 
 
 def _tensor_bytes(words: str) -> int:

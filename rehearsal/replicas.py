@@ -75,13 +75,30 @@ class _Extended(one_device_strategy.OneDeviceExtended):
         replicas = self._num_replicas_in_sync
 
         def reduce(tensor: tf.Tensor) -> tf.Tensor:
-            summed = gen_xla_ops.xla_all_reduce(
-                tensor, [list(range(replicas))], "Add", "CrossReplica"
-            )
+            summed = _sum(tensor, replicas)
             is_sum = reduce_op == tf.distribute.ReduceOp.SUM
             return summed if is_sum else summed / replicas
 
         return tf.nest.map_structure(reduce, value)
+
+
+def _sum(tensor: tf.Tensor, replicas: int) -> tf.Tensor:
+    """Adds a tensor over all replicas."""
+
+    def add(tensor: tf.Tensor) -> tf.Tensor:
+        return gen_xla_ops.xla_all_reduce(
+            tensor, [list(range(replicas))], "Add", "CrossReplica"
+        )
+
+    if tensor.dtype != tf.float64:
+        return add(tensor)
+    # The operation takes no float64. Each replica puts its bits into a row of
+    # zeros: the sum of integers hands everybody all rows.
+    number = gen_xla_ops.xla_replica_id()
+    bits = tf.bitcast(tensor, tf.int32)
+    rows = tf.one_hot(number, replicas, dtype=tf.int32)
+    rows = tf.reshape(rows, [replicas, *[1] * bits.shape.rank]) * bits
+    return tf.reduce_sum(tf.bitcast(add(rows), tf.float64), axis=0)
 
 
 class _ReplicaContext(distribute_lib.ReplicaContext):

@@ -1,6 +1,8 @@
 """The main of the child process: reads one request, writes one reply.
 
-    python -m rehearsal.worker <folder>
+    python -m rehearsal.worker <folder> <pipe>
+
+It ends when the other end of the pipe, a file descriptor, is closed.
 
 `{"kind": "execute", "module", "num_replicas", "num_partitions", "num_inputs",
 "steps"}` with arrays `input/<step>/<i>` `[num_replicas, …]` and `state/<i>`:
@@ -9,14 +11,14 @@ runs the step on devices of the host. The reply has `collectives`,
 replicas at the end), and arrays `output/<step>/<j>` `[num_replicas, …]` and
 `state/<i>`, those of the first replica.
 
-`{"kind": "compile", "module", "topology", "num_replicas", "num_partitions"}`,
-and if wanted `device_assignment` `[num_replicas][num_partitions]`: compiles
-for a TPU. The reply has `fits`, `bytes_per_core`, `bytes_available`,
-`bytes_left`, `memory`, `flops`, `bytes_accessed`, `collectives`,
-`largest_buffers`, `compile_secs`. If the compiler refuses for want of memory,
-`fits` is false, `compiler_says` has its words, what only a compiled program
-has is missing, and `largest_buffers`, if the compiler lists none, are whole
-tensors of a replica, before splitting: their `kind` is `uncompiled`.
+`{"kind": "compile", "module", "topology", "num_replicas", "num_partitions"}`:
+compiles for a TPU, whose cores the replicas take in its own order. The reply
+has `fits`, `bytes_per_core`, `bytes_available`, `bytes_left`, `memory`,
+`flops`, `bytes_accessed`, `collectives`, `largest_buffers`, `compile_secs`.
+If the compiler refuses for want of memory, `fits` is false, `compiler_says` has
+its words, what only a compiled program has is missing, and `largest_buffers`,
+if the compiler lists none, are whole tensors of a replica, before splitting:
+their `kind` is `uncompiled`.
 
 `{"kind": "count", "module", "num_replicas", "num_partitions"}`: the reply has
 `flops`, those of one replica, before it is cut.
@@ -25,7 +27,10 @@ All take `layers` and `argument_names`, names to speak of. A reply with
 `error` has nothing else: one line that says why.
 """
 
+import os
+import shutil
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -108,14 +113,12 @@ def _spread(state: np.ndarray) -> float:
 def compile_(request: Mapping[str, Any]) -> dict[str, Any]:
     """Compiles for a TPU; the module's docstring says what comes and goes."""
     module, topology = request["module"], request["topology"]
-    assignment = request.get("device_assignment")
     available = chips.of(topology).bytes_available
     start = time.perf_counter()
     try:
         executable = xla.compile_for_tpu(
             stablehlo.accepted(module),
             topology,
-            None if assignment is None else np.array(assignment),
             [request["num_replicas"], request["num_partitions"]],
         )
     except jax.errors.JaxRuntimeError as error:
@@ -175,9 +178,18 @@ def _complaint(request: Mapping[str, Any], words: str) -> str:
     return f"{line} (in {', '.join(names[:3])})" if names else line
 
 
+def _end_with_parent(pipe: int, folder: Path) -> None:
+    """Waits until the other end is closed, then leaves nothing behind."""
+    os.read(pipe, 1)
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)
+
+
 def main() -> None:
     """Answers the request in the folder that the command line names."""
     folder = Path(sys.argv[1])
+    watch = (int(sys.argv[2]), folder)
+    threading.Thread(target=_end_with_parent, args=watch, daemon=True).start()
     request, arrays = exchange.read(folder, "request")
     results: dict[str, np.ndarray] = {}
     try:

@@ -44,16 +44,12 @@ def compile_for_cpu(
     )
 
 
-def compile_for_tpu(
-    module: str, topology: str, assignment: np.ndarray | None, shape: list[int]
-) -> Executable:
+def compile_for_tpu(module: str, topology: str, shape: list[int]) -> Executable:
     """Compiles for a TPU that need not be there.
 
     Args:
         module: StableHLO that `stablehlo.accepted` has seen.
         topology: Such as `v5e:2x2`.
-        assignment: `[num_replicas, num_partitions]`, the number of the core
-            of each, counted as the topology counts them. None: in its order.
         shape: Number of replicas and of partitions.
 
     Raises:
@@ -67,13 +63,11 @@ def compile_for_tpu(
             f"{topology} has {len(devices)} cores, but {shape[0]} replicas on "
             f"{shape[1]} cores each were asked for."
         )
-    if assignment is None:
-        assignment = np.array([device.id for device in devices])
-    assignment = np.asarray(assignment).reshape(shape)
+    ids = np.array([device.id for device in devices])
     return devices[0].client.compile(
         _parse(module),
         xla_client.DeviceList(tuple(devices)),
-        _options(assignment),
+        _options(ids.reshape(shape)),
     )
 
 

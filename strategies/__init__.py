@@ -19,6 +19,7 @@ import re
 
 from errors import RequestError
 
+COLLECTIVES = ("auto", "ring", "nccl")
 CLUSTERS = ("auto", "tf_config", "slurm", "kubernetes")
 
 _TPU_FLAGS = (
@@ -65,6 +66,9 @@ class StrategyConfig:
     """Where the workers are listed, one of `CLUSTERS`. `auto`: the first that
     is there of `TF_CONFIG`, several tasks of a Slurm step, an indexed
     Kubernetes Job."""
+    collective: str = "auto"
+    """How workers add up tensors, one of `COLLECTIVES`: `nccl` on GPUs, `ring`
+    anywhere; `auto`: TensorFlow chooses."""
 
     def __post_init__(self) -> None:
         _check_devices(self.devices)
@@ -79,6 +83,16 @@ class StrategyConfig:
                 f"--cluster={self.cluster}: --strategy={self.strategy} knows "
                 "one worker; drop the flag or use --strategy="
                 "multi_worker_mirrored."
+            )
+        if self.collective not in COLLECTIVES:
+            raise RequestError(
+                f"--collective={self.collective}: must be one of "
+                f"{', '.join(COLLECTIVES)}."
+            )
+        if self.collective != "auto" and not several:
+            raise RequestError(
+                f"--collective={self.collective}: only --strategy="
+                "multi_worker_mirrored takes it; drop the flag."
             )
         if self.devices and self.strategy == "tpu":
             raise RequestError(

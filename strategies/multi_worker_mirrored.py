@@ -30,8 +30,8 @@ def create(config: StrategyConfig) -> tf.distribute.Strategy:
     Raises:
         RequestError: if `TF_CONFIG` is wrong or differs between the workers,
             if the port of this worker is taken, if a device is named that is
-            absent or would not be used, or if TensorFlow already runs with
-            other devices or threads.
+            absent or would not be used, if NCCL is asked for without GPUs, or
+            if TensorFlow already runs with other devices or threads.
         RunError: if a worker does not come up.
     """
     cluster = find.require(config.cluster, os.environ)
@@ -45,14 +45,19 @@ def create(config: StrategyConfig) -> tf.distribute.Strategy:
         )
     _devices.configure(config)
     _devices.show_named_gpus(config)
-    return _join(cluster, config.worker_timeout_secs)
+    if config.collective == "nccl" and not tf.config.get_visible_devices("GPU"):
+        raise RequestError(
+            "--collective=nccl: this worker uses no GPU, on which alone NCCL "
+            "runs; use ring or auto."
+        )
+    return _join(cluster, config.worker_timeout_secs, config.collective)
 
 
 # A second one would start the collectives of this process again, while
 # another worker may be in the midst of one (a crash in one of three runs).
 @functools.cache
 def _join(
-    cluster: tf_config.Cluster, timeout_secs: int
+    cluster: tf_config.Cluster, timeout_secs: int, collective: str
 ) -> tf.distribute.Strategy:
     links = rendezvous.meet(cluster, timeout_secs)
     watch.start(cluster, links)
@@ -67,4 +72,8 @@ def _join(
         f"{others} did not join within {timeout_secs} s of the meeting"
     )
     with join_guard.guard(lines, timeout_secs, late):
-        return tf.distribute.MultiWorkerMirroredStrategy()
+        return tf.distribute.MultiWorkerMirroredStrategy(
+            communication_options=tf.distribute.experimental.CommunicationOptions(
+                implementation=collective.upper()
+            )
+        )

@@ -1,7 +1,9 @@
 """The whole way: from the command line to the page."""
 
 import json
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,33 @@ def test_workers_of_tf_config_are_not_waited_for(tmp_path) -> None:
     assert "multi_worker_mirrored: 4 workers, 4 replicas" in done.stdout
 
 
+UNSUMMED = "step.gradients_lib.exchange = lambda g, others, _: (g, others)"
+
+
+def test_a_signal_leaves_nothing_behind(tmp_path) -> None:
+    process = processes.start(
+        *TPU,
+        "--model=cnn",
+        "--rehearse_steps=300",
+        "--tpu_topology=v5e:2x2",
+        f"--model_dir={tmp_path / 'run'}",
+        env={"TMPDIR": str(tmp_path)},
+    )
+    with process:
+        deadline = time.monotonic() + processes.DEADLINE_SECS
+        while not list(tmp_path.glob("rehearsal-*/request.json")):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=processes.DEADLINE_SECS)
+    assert process.returncode == 1
+    assert "a rehearsal leaves nothing to go on from" in err
+    while list(tmp_path.glob("rehearsal-*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 PLANTED = {
     "a label left where it is": (
         "forward.place = lambda batch: batch",
@@ -124,9 +153,22 @@ PLANTED = {
         "differs by",
     ),
     "gradients that are not summed": (
-        "step.gradients_lib.sum_over_replicas = lambda values: values",
+        UNSUMMED,
         ["--computation_shape=2,1,1,1"],
-        "differs by",
+        "is not the same on all replicas",
+    ),
+    "not summed, with random layers": (
+        UNSUMMED,
+        ["--model_options=dropout=0.5"],
+        "is not the same on all replicas",
+    ),
+    "an average that moves by the replicas": (
+        "update = step.average.update\n"
+        "step.average.update = lambda averages, weights, momentum: update("
+        "averages, weights, momentum / 4 if 'StandIn' in "
+        "step.tf.distribute.get_strategy().__class__.__name__ else momentum)",
+        ["--ema_momentum=0.9"],
+        "average/",
     ),
 }
 

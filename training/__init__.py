@@ -10,6 +10,7 @@ own types and imports none of the packages that made them.
     step         one replica's step; with forward, gradients, statistics,
                  randomness
     inner_loop   many steps in one compiled call
+    limits       how fast the step is with and without each of its parts
     loop         the outer loop in Python; with guard, job, preemption
     predict      outputs for a whole dataset, in its order
     checkpoint   restore or refuse; with checkpoint_writer, checkpoint_files
@@ -29,10 +30,11 @@ import math
 
 from errors import RequestError
 
-MODES = ("train", "evaluate", "follow", "rehearse")
+MODES = ("train", "evaluate", "follow", "rehearse", "scaling")
 CHECKPOINT_ERRORS = ("stop", "continue")
 EXPORTS = ("", "keras", "saved_model")
 OPTIMIZERS = ("sgd", "adam", "adamw")
+GRADIENT_COMPRESSIONS = ("none", "bfloat16")
 SCHEDULES = ("constant", "cosine", "piecewise")
 
 
@@ -43,7 +45,9 @@ class RunConfig:
     mode: str = "train"
     """`train`; `evaluate` the newest checkpoint; or `follow` a training that
     runs elsewhere and evaluate each new one, as an evaluator task does; or
-    `rehearse` a run: build everything, train nothing."""
+    `rehearse` a run: build everything, train nothing; or `scaling`: measure
+    what several replicas or workers of this machine gain, and what limits
+    them."""
     model_dir: str = ""
     """Folder of everything the run writes. What is there is continued. Empty:
     a new folder under `runs/`."""
@@ -55,11 +59,14 @@ class RunConfig:
     rehearse_steps: int = 5
     """Steps that a rehearsal for a TPU runs on this machine; 0: it compiles
     only."""
+    scaling_secs: int = 5
+    """Seconds for each measurement of `--mode=scaling`. Positive."""
 
     def __post_init__(self) -> None:
         _check_choice("mode", self.mode, MODES)
         _check_range("seed", self.seed, 0)
         _check_range("rehearse_steps", self.rehearse_steps, 0)
+        _check_range("scaling_secs", self.scaling_secs, 1)
         if self.seed >= 2**31:
             raise RequestError(f"--seed={self.seed}: must be below {2**31}.")
         if self.mode in ("evaluate", "follow") and not self.model_dir:
@@ -105,6 +112,9 @@ class TrainConfig:
     gradient_accumulation_steps: int = 1
     """Micro-batches in which each replica works off its share of a global
     batch, one after the other: less memory, the same result."""
+    gradient_compression: str = "none"
+    """`bfloat16` halves the bytes that replicas send each other, by rounding
+    each one's gradients for the exchange; or `none`."""
     global_clipnorm: float | None = None
     """Largest norm of all gradients together; None: no clipping."""
     ema_momentum: float | None = None
@@ -140,6 +150,11 @@ class TrainConfig:
                 _check_range(name, getattr(self, name), 0)
         accumulation = self.gradient_accumulation_steps
         _check_range("gradient_accumulation_steps", accumulation, 1)
+        _check_choice(
+            "gradient_compression",
+            self.gradient_compression,
+            GRADIENT_COMPRESSIONS,
+        )
         if self.global_clipnorm is not None and not self.global_clipnorm > 0:
             raise RequestError(
                 f"--global_clipnorm={self.global_clipnorm}: must be above 0."

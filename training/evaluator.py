@@ -13,6 +13,7 @@ from errors import RequestError
 from errors import RunError
 from training import announce
 from training import checkpoint
+from training import files
 from training import metrics_log
 from training import record
 from training.callbacks import summaries
@@ -87,8 +88,10 @@ def _follow(
     time, so it is waited for.
     """
     folder = tf.io.gfile.join(model_dir, "evaluator")
-    tf.io.gfile.makedirs(folder)
-    done = metrics_log.steps(folder)
+    with files.explained(f"{folder} cannot be used"):
+        tf.io.gfile.makedirs(folder)
+        done = metrics_log.steps(folder)
+    before, passed = len(done), 0
     result: Logs = {}
     writer = summaries.create_writer(model_dir, "evaluator")
     spoken = time.monotonic()
@@ -99,20 +102,30 @@ def _follow(
         for step in new:
             done.add(step)
             if not _restore(strategy, state, model_dir, step):
+                passed += 1
                 continue
             result = evaluate()
-            metrics_log.append(folder, step, "eval", result)
+            with files.explained(f"step {step}: {folder} cannot be written"):
+                metrics_log.append(folder, step, "eval", result)
             summaries.write(writer, {step: result})
             announce.result(step, result)
         if new:
             spoken = time.monotonic()
         elif has_ended:
-            writer.close()
-            return result
+            break
         elif time.monotonic() - spoken > _SILENT_SECS:
             spoken = time.monotonic()
             print(f"Waiting for a new checkpoint in {model_dir}", flush=True)
         time.sleep(_POLL_SECS)
+    writer.close()
+    count = len(done) - before - passed
+    print(f"The training has ended; evaluated: {count}", flush=True)
+    if passed and not count:
+        raise RunError(
+            f"--mode=follow: none of the {passed} new checkpoints in "
+            f"{model_dir} could be read; see the lines above."
+        )
+    return result
 
 
 def _restore(

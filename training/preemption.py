@@ -38,6 +38,7 @@ class Listener(threading.Thread):
         self._leave = leave
         self._lock = threading.Lock()
         self._ask: Callable[[], Any] | None = None
+        self._doing = ""
         self._grace_secs = 0.0
         self._asked_at: float | None = None
         self._read, write = os.pipe()
@@ -67,7 +68,7 @@ class Listener(threading.Thread):
             timer.daemon = True
             timer.start()
             ask()
-        _say(f"{name}: saving after the step that runs")
+        _say(f"{name}: {self._doing}")
 
     def _give_up(self) -> None:
         with self._lock:
@@ -89,16 +90,17 @@ class Listener(threading.Thread):
 
     @contextlib.contextmanager
     def calling(
-        self, ask: Callable[[], Any], grace_secs: float
+        self, ask: Callable[[], Any], grace_secs: float, doing: str
     ) -> Iterator[None]:
         """Inside, the first signal calls `ask` instead of ending the process.
 
         Args:
             ask: Makes the loop stop; called in another thread.
             grace_secs: From then on the process has so long to end by itself.
+            doing: What is said then.
         """
         with self._lock:
-            self._ask, self._grace_secs = ask, grace_secs
+            self._ask, self._grace_secs, self._doing = ask, grace_secs, doing
         try:
             yield
         finally:
@@ -136,9 +138,11 @@ def listen_again() -> None:
 
 
 def calling(
-    ask: Callable[[], Any], grace_secs: float
+    ask: Callable[[], Any],
+    grace_secs: float,
+    doing: str = "saving after the step that runs",
 ) -> contextlib.AbstractContextManager[None]:
     """As `Listener.calling`; nothing happens if nobody listens."""
     if _listener:
-        return _listener.calling(ask, grace_secs)
+        return _listener.calling(ask, grace_secs, doing)
     return contextlib.nullcontext()

@@ -28,9 +28,9 @@ from training.inner_loop import Loop
 from training.state import TrainState
 from training.task import Task
 
-# batch → gradients of the global batch, whether all are finite, and how many
-# replicas were asked to stop
-Compute = Callable[[Batch], tuple[Gradients, tf.Tensor, tf.Tensor]]
+# batch, whether to stop → gradients of the global batch, whether all are
+# finite, and how many replicas were asked to stop
+Compute = Callable[[Batch, tf.Tensor], tuple[Gradients, tf.Tensor, tf.Tensor]]
 # global batch → how many replicas were asked to stop; None if none can be
 Step = Callable[[Batch], tf.Tensor | None]
 
@@ -95,7 +95,7 @@ def make_train_step(
         strategy, state, task, global_batch_size, config
     )
     compute = _make_compute(
-        strategy, state, forward_backward, metrics, config, seed, stop
+        strategy, state, forward_backward, metrics, config, seed
     )
 
     step = _make_step(strategy, state, compute, config, stop)
@@ -131,18 +131,20 @@ def _make_step(
             average.update(state.averages, weights, config.ema_momentum)
         return tf.constant(True)
 
-    def compute_and_apply(batch: Batch) -> tf.Tensor:
-        gradients, _, votes = compute(batch)
+    def compute_and_apply(batch: Batch, asked: tf.Tensor) -> tf.Tensor:
+        gradients, _, votes = compute(batch, asked)
         apply(gradients)
         return votes
 
     def step(batch: Batch) -> tf.Tensor | None:
+        # Read here: the program of a TPU has no variables of the host.
+        asked = tf.constant(0) if stop is None else tf.identity(stop)
         if state.loss_scale is None:
-            votes = strategy.run(compute_and_apply, (batch,))
+            votes = strategy.run(compute_and_apply, (batch, asked))
         else:
             # Between two runs, because no replica may synchronize inside a
             # condition of its own.
-            gradients, finite, votes = strategy.run(compute, (batch,))
+            gradients, finite, votes = strategy.run(compute, (batch, asked))
             finite = _first(strategy, finite)
             tf.cond(
                 finite,
@@ -163,7 +165,6 @@ def _make_compute(
     metrics: list[keras.Metric],
     config: TrainConfig,
     seed: int,
-    stop: tf.Variable | None,
 ) -> Compute:
     """Returns the part of a step up to the gradients to apply."""
     replicas = strategy.num_replicas_in_sync
@@ -187,21 +188,20 @@ def _make_compute(
                 metric.update_state(part[1], outputs, sample_weight=part[2])
         return gradients, tf.add_n(losses)
 
-    def compute(batch: Batch) -> tuple[Gradients, tf.Tensor, tf.Tensor]:
+    def compute(
+        batch: Batch, asked: tf.Tensor
+    ) -> tuple[Gradients, tf.Tensor, tf.Tensor]:
         randomness.reseed(seeds, seed, state.step)
         before = [tf.identity(variable.value) for variable in statistics]
         gradients, loss = accumulate(batch)
         after = [tf.identity(variable.value) for variable in statistics]
-        count = len(gradients)
         # The loss goes along, as whether it is a number is asked of the whole;
         # and the wish to stop, on which all must act at the same step: a
         # reduction of its own would take a third of a small model's time.
-        votes = tf.cast(0 if stop is None else stop, loss.dtype)
-        summed = gradients_lib.sum_over_replicas(
-            [*gradients, *after, loss, votes]
+        votes = tf.cast(asked, loss.dtype)
+        gradients, (*after, loss, votes) = gradients_lib.exchange(
+            gradients, [*after, loss, votes], config.gradient_compression
         )
-        gradients, after = summed[:count], summed[count:-2]
-        loss, votes = summed[-2:]
         finite = tf.constant(True)
         if state.loss_scale:
             gradients = state.loss_scale.unscale(gradients)

@@ -88,6 +88,27 @@ def eval_dataset(
     return _distribute(strategy, prepared)
 
 
+def rows(strategy: tf.distribute.Strategy, batch: Any) -> Any:
+    """Gives one global batch to the replicas, as the datasets here do.
+
+    Args:
+        strategy: Of one worker; its replicas divide the batch.
+        batch: Nest of tensors `[G, …]`.
+
+    Returns:
+        Per-replica values; row `i` is replica `i % R`'s. With one replica,
+        `batch`.
+    """
+    count = strategy.num_replicas_in_sync
+    if count == 1:
+        return batch
+    return strategy.experimental_distribute_values_from_function(
+        lambda context: tf.nest.map_structure(
+            lambda part: part[context.replica_id_in_sync_group :: count], batch
+        )
+    )
+
+
 def find_bad(
     strategy: tf.distribute.Strategy,
     module: types.ModuleType,

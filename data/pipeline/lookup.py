@@ -40,14 +40,16 @@ def look_up(
         dealt = order.by_replica(step_rows, context.num_replicas_in_sync)
         return tf.reshape(dealt[:, own.start : own.stop], [-1, size])
 
-    shares = rows.batch(_steps_per_lookup(info, config)).map(
-        lambda *step: tuple(map(share, step))
-    )
+    @order.plain
+    def shares_of(*steps: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return tuple(map(share, steps))
+
+    shares = rows.batch(_steps_per_lookup(info, config)).map(shares_of)
     look_up = by_index(module, config, split)
     if hasattr(module, "arrays") and not hasattr(module, "preprocess"):
         # Whole batches at a time, and nothing in it can fail.
         return shares.map(
-            lambda index, weights: (*look_up(index), weights)
+            order.plain(lambda index, weights: (*look_up(index), weights))
         ).unbatch()
     elements = shares.unbatch().unbatch()
     return decode.batch(module, config, split, elements, size, look_up)

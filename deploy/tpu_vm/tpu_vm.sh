@@ -119,7 +119,10 @@ start() {
     tpu=${tpu:1} variables="TPU_LOAD_LIBRARY=0"
   fi
   (($# == 0)) || flags=$(printf ' %q' "$@")
-  on 0 "$(detached train "$variables" ".venv/bin/python train.py \
+  # Two trainings would fight for the chips, and for the folder.
+  on 0 "if kill -0 \$(cat $FOLDER/train.pid 2> /dev/null) 2> /dev/null; then \
+echo 'a training runs already; end it with: tpu_vm.sh stop' >&2; exit 2; fi; \
+$(detached train "$variables" ".venv/bin/python train.py \
 --strategy=tpu --tpu=$tpu --model_dir=$(printf %q "$MODEL_DIR")$flags")"
 }
 

@@ -16,6 +16,9 @@ CORES_PER_CHIP = {"v2": 2, "v3": 2, "v4": 2, "v5e": 1, "v5p": 1, "v6e": 1}
 # Chips of one host along x, y and z. The client takes whole hosts only.
 _HOST = (2, 2, 1)
 
+# Generations whose chips lie in a plane, and how long its sides may be.
+_FLAT = {"v2": 16, "v3": 32, "v5e": 16, "v6e": 16}
+
 _NAME = re.compile(r"(\w+):(\d{1,4}(?:x\d{1,4}){1,2})", re.ASCII)
 
 
@@ -68,6 +71,12 @@ def parse(name: str) -> Slice:
             f"are {', '.join(CORES_PER_CHIP)}."
         )
     x, y, z = [*map(int, extents.split("x")), 1][:3]
+    side = _FLAT.get(generation)
+    if side and (z > 1 or max(x, y) > side):
+        raise RequestError(
+            f"--tpu_topology={name}: a {generation} has its chips in a plane "
+            f"of at most {side}x{side}; rehearse two axes within that."
+        )
     for axis, chips, host in zip("xyz", (x, y, z), _HOST, strict=True):
         if chips < 1 or chips % host:
             raise RequestError(

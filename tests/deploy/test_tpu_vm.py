@@ -258,3 +258,13 @@ def test_gcloud_must_be_there(cloud) -> None:
 def test_the_syntax_is_right() -> None:
     for path in FOLDER.glob("*.sh"):
         subprocess.run(["bash", "-n", str(path)], check=True)
+
+
+def test_a_second_start_is_refused(cloud) -> None:
+    folder = cloud / "home" / "training_template"
+    folder.mkdir()
+    (folder / "train.pid").write_text(f"{os.getpid()}\n")
+    done = _run(cloud, SCRIPT, "start")
+    assert done.returncode == 2
+    assert "a training runs already" in done.stderr
+    assert not (folder / "train").exists()

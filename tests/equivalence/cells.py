@@ -59,7 +59,12 @@ class Cell:
     @property
     def is_exact(self) -> bool:
         """Whether float32 rounding is all that may differ."""
-        return "dtype_policy" not in self.model
+        return "dtype_policy" not in self.model and not self.is_compressed
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether replicas, if there are several, send rounded gradients."""
+        return "gradient_compression" in self.train
 
 
 ACCUMULATION = {"gradient_accumulation_steps": 4}
@@ -81,6 +86,7 @@ CELLS = {
     "regularization": Cell(model={"model_options": ("penalty=0.01",)}),
     "embedding": Cell(data="words"),
     "jit_compile": Cell(train={"jit_compile": True}),
+    "bfloat16 gradients": Cell(train={"gradient_compression": "bfloat16"}),
     # Without XLA, in which Keras cannot synchronize a normalization.
     "all at once": Cell(
         train={
@@ -100,7 +106,7 @@ NOISE = {
         cell, train={**cell.train, "gradient_accumulation_steps": 2}
     )
     for name, cell in CELLS.items()
-    if not cell.is_exact
+    if "dtype_policy" in cell.model
 }
 
 

@@ -98,11 +98,48 @@ def test_a_bad_flag_ends_with_two(word: str, message: str, capsys) -> None:
     assert re.search(message, error)
 
 
+def test_float64_gradients_are_not_rounded() -> None:
+    configs = command_line.Configs(
+        model=command_line.ModelConfig(dtype_policy="float64"),
+        train=command_line.TrainConfig(gradient_compression="bfloat16"),
+    )
+    with pytest.raises(RequestError, match="--gradient_compression=bfloat16"):
+        command_line.check(configs)
+
+
 def test_several_workers_need_a_folder() -> None:
     strategy = command_line.StrategyConfig(strategy="multi_worker_mirrored")
     configs = command_line.Configs(strategy=strategy)
     with pytest.raises(RequestError, match="--model_dir"):
         command_line.check(configs)
+
+
+def test_scaling_writes_to_no_folder_but_knows_no_tpu() -> None:
+    run = command_line.RunConfig(mode="scaling")
+    several = command_line.StrategyConfig(strategy="multi_worker_mirrored")
+    command_line.check(command_line.Configs(run=run, strategy=several))
+    tpu = command_line.StrategyConfig(strategy="tpu")
+    with pytest.raises(RequestError, match="not --strategy=tpu; use --mode=re"):
+        command_line.check(command_line.Configs(run=run, strategy=tpu))
+
+
+def test_words_give_the_configs_they_were_made_of() -> None:
+    configs = command_line.Configs(
+        command_line.RunConfig(seed=3, deterministic=True),
+        command_line.StrategyConfig(devices=("cpu:0", "cpu:1")),
+        command_line.DataConfig(dataset="synthetic:shape=2x2,classes=3"),
+        command_line.ModelConfig(model_options=("a=1,2", 'b="', "c=d e")),
+        command_line.TrainConfig(
+            learning_rate=1e-7, jit_compile=False, callbacks=()
+        ),
+    )
+    words = command_line.as_words(configs)
+    assert "--seed=3" in words
+    assert len(words) == 8
+    with flagsaver.flagsaver():
+        flags.FLAGS(["train.py", *words])
+        assert command_line.read(["train.py"]) == configs
+    assert command_line.as_words(command_line.Configs()) == []
 
 
 def test_reads_a_flagfile(tmp_path) -> None:
@@ -162,11 +199,13 @@ def test_help_imports_no_tensorflow() -> None:
         ("--learning_rate_schedule=step", "must be one of constant, cosine"),
         ("--dtype_policy=int8", "--dtype_policy=int8: must be one of"),
         ("--shard_by=hosts", "--shard_by=hosts: must be"),
+        ("--gradient_compression=int8", "=int8: must be one of none, bfloat16"),
         ("--export=onnx", "--export=onnx: must be one of"),
         ("--checkpoint_errors=no", "must be one of stop, continue"),
         ("--callbacks=progresss_", "--callbacks=progresss_.*mean progress"),
         ("--weight_decay=-1", "--weight_decay=-1"),
         ("--strategy=multi_worker_mirrored", "--model_dir"),
+        ("--scaling_secs=0", "--scaling_secs=0: must be 1"),
     ],
 )
 def test_a_bad_value_is_refused_before_tensorflow(word, message) -> None:

@@ -54,8 +54,14 @@ WRONG = {
     "four axes": f"{REHEARSE} --tpu_topology=v4:2x2x2x2",
     "unknown generation": f"{REHEARSE} --tpu_topology=v9:2x2",
     "zero chips": f"{REHEARSE} --tpu_topology=v5e:0x4",
+    "three axes of a plane": f"{REHEARSE} --tpu_topology=v5e:2x2x2",
+    "larger than any": f"{REHEARSE} --tpu_topology=v5e:32x32",
+    "rehearsal without SPMD": (
+        f"{V5E} --computation_shape=2,1,1,1 --nospmd_partitioning"
+    ),
     "half a host": f"{REHEARSE} --tpu_topology=v5e:2x3",
     "topology twice": f"{REHEARSE} --tpu_topology=v5e:2x2,v5e:2x2",
+    "idle cores": f"{V5E} --computation_shape=1,3,1,1",
     "wider than the TPU": f"{V5E} --computation_shape=4,1,1,1",
     "two cores of a chip with one": f"{V5E} --computation_shape=1,1,1,2",
     "too small a second TPU": (

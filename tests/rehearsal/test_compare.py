@@ -35,6 +35,7 @@ def check(
     losses: list[float],
     kernel: list[float],
     where: str = "{replicated}",
+    spreads: tuple[float, ...] = (),
 ) -> Checked:
     """Compares with losses 2, 1 and a kernel 10, 0, and a bias of rounding."""
     received = execute.Run(
@@ -44,7 +45,7 @@ def check(
             "model/bias": np.array([2e-12], np.float32),
             "step": np.array(9),
         },
-        {"collectives": ["c"]},
+        {"collectives": ["c"], "replica_differences": spreads},
     )
     monkeypatch.setattr(execute, "execute", lambda *_: received)
     expected = Expected(
@@ -57,7 +58,8 @@ def check(
         },
     )
     module = MODULE.replace("WHERE", where)
-    lowered = Lowered(module, 2, [], [], [])
+    names = ["step", "optimizer/slot"][: len(spreads)]
+    lowered = Lowered(module, 2, names, [], [])
     return compare.check(
         lowered,
         [[], []],
@@ -91,6 +93,44 @@ def test_labels_must_be_whole_on_every_device(monkeypatch, where) -> None:
     found = check(monkeypatch, [2, 1], [10, 0], where)
     with pytest.raises(RunError, match=r"input 1, labels or weights, is \{"):
         found.verify()
+
+
+def test_replicas_must_agree_on_what_is_trained(monkeypatch) -> None:
+    found = check(monkeypatch, [2, 1], [10, 0], spreads=(0.5, 0.0))
+    found.verify()  # counters of a replica's own may differ
+    found = check(monkeypatch, [2, 1], [10, 0], spreads=(0.5, 1e-9))
+    with pytest.raises(RunError, match="optimizer/slot is not the same"):
+        found.verify()
+
+
+def test_micro_batches_of_labels_must_be_whole() -> None:
+    text = """func.func @main(%arg0: tensor<4xf32>, %arg1: tensor<4xi64>) {
+    %3 = stablehlo.reshape %arg1 : (tensor<4xi64>) -> tensor<4xi64>
+    %4 = stablehlo.slice %3 [0:2] : (tensor<4xi64>) -> tensor<2xi64>
+    %5 = stablehlo.custom_call @Sharding(%4) {mhlo.sharding = "{replicated}"}
+    %6 = stablehlo.slice %3 [2:4] : (tensor<4xi64>) -> tensor<2xi64>
+    %7 = stablehlo.custom_call @Sharding(%6) {mhlo.sharding = "WHERE"}
+    """
+    good = Lowered(text.replace("WHERE", "{replicated}"), 2, [], [], [])
+    assert not compare.find_misplaced(good, 1)
+    bad = Lowered(text.replace("WHERE", "{maximal device=0}"), 2, [], [], [])
+    assert "{maximal device=0}" in compare.find_misplaced(bad, 1)
+
+
+def test_a_loss_that_is_no_number_is_not_blamed_on_the_parts(
+    monkeypatch,
+) -> None:
+    expected = Expected(np.array([1, math.inf]), {"model/a": np.zeros(1)})
+    monkeypatch.setattr(execute, "execute", None)
+    with pytest.raises(RunError, match="the loss of step 1 is not a number"):
+        compare.check(
+            Lowered("", 0, [], [], []),
+            [[], []],
+            expected,
+            num_features=0,
+            shape=(1, 2),
+            dtype="float32",
+        )
 
 
 def test_good_is_good() -> None:

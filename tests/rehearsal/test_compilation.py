@@ -1,5 +1,6 @@
 import pytest
 
+from errors import RunError
 from rehearsal import child
 from rehearsal import compilation
 from rehearsal.compilation import Compiled
@@ -11,7 +12,13 @@ REPLY = {
     "bytes_per_core": 4.0e9,
     "bytes_available": 16.9e9,
     "bytes_left": 12.9e9,
-    "memory": {"arguments": 3e9, "outputs": 2e9, "aliased": 2e9},
+    "memory": {
+        "arguments": 3e9,
+        "outputs": 2e9,
+        "aliased": 2e9,
+        "temporary": 1e9,
+        "generated_code": 0,
+    },
     "flops": 197e9,
     "bytes_accessed": 819e6,
     "collectives": [
@@ -98,3 +105,18 @@ def test_the_estimate_is_the_roofline() -> None:
     estimate = Compiled(EXAMPLE, REPLY).estimate()
     assert estimate["compute_secs"] == pytest.approx(1e-3)
     assert estimate["memory_secs"] == pytest.approx(1e-3)
+
+
+def test_what_does_not_fit_is_refused_by_name() -> None:
+    compilation.verify([Compiled(EXAMPLE, REPLY)])
+    with pytest.raises(RunError, match=r"does not fit into a core of v5e:2x2;"):
+        compilation.verify(
+            [Compiled(EXAMPLE, REPLY), Compiled(EXAMPLE, TOO_LARGE)]
+        )
+
+
+def test_float64_is_not_compiled(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(child, "run", None)
+    lowered = Lowered("module", 2, [], [], [])
+    assert compilation.compile_all([(EXAMPLE, lowered)], "float64") == []
+    assert "Not compiled" in capsys.readouterr().out

@@ -1,6 +1,8 @@
 import numpy as np
+import pytest
 import tensorflow as tf
 
+from errors import RunError
 from rehearsal import lower
 from rehearsal import stablehlo
 
@@ -53,3 +55,14 @@ def test_variables_and_results_are_whole_on_every_device() -> None:
     for i in (0, 1):
         argument = signature.partition(f"%arg{i}: ")[2].partition(">")[2]
         assert not argument.startswith(" {mhlo")
+
+
+def test_what_xla_does_not_take_is_one_line() -> None:
+    def step(x: tf.Tensor) -> tf.Tensor:
+        return tf.numpy_function(lambda x: x, [x], tf.float32)
+
+    with pytest.raises(
+        RunError, match=r"XLA does not take the step \(.*PyFunc\)"
+    ) as info:
+        lower.lower(step, tf.TensorSpec([3]), {}, [])
+    assert "\n" not in str(info.value)

@@ -1,4 +1,5 @@
 import dataclasses
+import math
 import re
 
 from rehearsal import page
@@ -32,7 +33,7 @@ def test_shows_which_core_holds_what() -> None:
 
 def test_shows_the_memory_as_a_part_of_what_there_is() -> None:
     html = render(FITS)
-    assert 'class="weights" style="width:17.75%"' in html
+    assert 'class="held" style="width:17.75%"' in html
     assert 'class="temporary" style="width:5.92%"' in html
     assert 'class="over" style="width:100.00%"' in render(FITS_NOT)
 
@@ -46,6 +47,8 @@ def test_compares_topologies_with_the_first() -> None:
 def test_says_whether_the_numbers_are_the_same() -> None:
     assert "<b>The same numbers</b>" in render(FITS)
     assert "Not the same" in render(FITS, loss_difference=1.0)
+    assert "Not the same" in render(FITS, weight_difference=math.inf)
+    assert "Not the same" in render(FITS, apart="model/a")
     assert "input 1 is &lt;split&gt;" in render(
         FITS, misplaced="input 1 is <split>"
     )

@@ -1,5 +1,6 @@
 """The real step, partitioned: the same numbers for every way to cut it."""
 
+import keras
 import pytest
 
 import rehearse
@@ -8,6 +9,7 @@ from data import digits
 from data.pipeline import prepare
 from flags.command_line import Configs
 from model import ModelConfig
+from model import cnn
 from rehearsal.compare import Checked
 from strategies import StrategyConfig
 from strategies.placement.layout import Layout
@@ -21,12 +23,14 @@ PARTITIONS = {
     "1x4": ((1, 1, 4, 1), (2, 2, 1, 1)),
     "4x2": ((1, 4, 2, 1), (2, 4, 1, 1)),
 }
-# Two replicas of eight cores are more threads than most machines have.
-REPLICAS = {"1x2": 2, "2x2": 2, "1x4": 2, "4x2": 1}
 
 
 def check(
-    name: str, model: ModelConfig, batch_size: int = 16, steps: int = 5
+    name: str,
+    model: ModelConfig,
+    batch_size: int = 16,
+    steps: int = 5,
+    replicas: int = 2,
 ) -> Checked:
     partition, shape = PARTITIONS[name]
     configs = Configs(
@@ -45,9 +49,9 @@ def check(
         configs, spec, digits.info(configs.data)
     )
     devices = shape[0] * shape[1]
-    way = Layout("v5e", 1, REPLICAS[name], devices)
+    way = Layout("v5e", 1, replicas, devices)
     checked = rehearse._compare(make_step, digits, spec, configs, way)
-    assert (checked.replicas, checked.devices) == (REPLICAS[name], devices)
+    assert checked.devices == devices
     checked.verify()
     return checked
 
@@ -65,6 +69,7 @@ def test_loss_and_weights_are_those_of_one_device(
     name: str, model: ModelConfig
 ) -> None:
     checked = check(name, model)
+    assert checked.replicas == 2
     assert checked.loss_difference < 1e-4
     assert checked.weight_difference < 1e-4
     kinds = {each["kind"] for each in checked.collectives}
@@ -73,36 +78,39 @@ def test_loss_and_weights_are_those_of_one_device(
 
 def test_random_layers_draw_the_same_numbers() -> None:
     model = ModelConfig(model="cnn", model_options=("dropout=0.5",))
-    partition, shape = PARTITIONS["1x2"]
-    configs = Configs(
-        strategy=StrategyConfig(
-            strategy="tpu",
-            computation_shape=shape,
-            partition_dimensions=partition,
-        ),
-        data=DataConfig(global_batch_size=16),
-        model=model,
-        train=TrainConfig(optimizer="sgd"),
-    )
-    spec = prepare.element_spec(digits, configs.data)
-    make_step = rehearse._make_make_step(
-        configs, spec, digits.info(configs.data)
-    )
-    checked = rehearse._compare(
-        make_step, digits, spec, configs, Layout("v5e", 1, 2, 2)
-    )
-    # Two replicas draw what one device does not.
-    assert checked.replicas == 1
-    checked.verify()
+    # What two replicas draw, one device does not.
+    assert check("1x2", model).replicas == 1
+
+
+def test_statistics_of_a_batch_are_those_of_two_replicas(monkeypatch) -> None:
+    def build(config, element_spec, num_outputs: int) -> keras.Model:
+        inputs = keras.Input([8, 8, 1], name="features")
+        x = keras.layers.Conv2D(8, 3, use_bias=False, name="conv")(inputs)
+        x = keras.layers.BatchNormalization(name="normalization")(x)
+        x = keras.layers.Flatten(name="flat")(x)
+        x = keras.layers.Dense(num_outputs, name="outputs")(x)
+        return keras.Model(inputs, x, name="normalized")
+
+    monkeypatch.setattr(cnn, "build", build)
+    assert check("1x2", ModelConfig(model="cnn")).replicas == 2
+
+
+RESNET = ModelConfig(
+    model="keras_application",
+    model_options=("name=ResNet50", "resize=64"),
+    dtype_policy="float64",
+)
 
 
 @pytest.mark.slow
-def test_a_large_model_in_float64() -> None:
-    model = ModelConfig(
-        model="keras_application",
-        model_options=("name=ResNet50", "resize=64"),
-        dtype_policy="float64",
+@pytest.mark.parametrize(
+    ("name", "replicas"),
+    [("1x2", 1), ("1x2", 2), ("2x2", 1), ("1x4", 1), ("4x2", 1)],
+)
+def test_a_large_model_in_float64(name: str, replicas: int) -> None:
+    checked = check(
+        name, RESNET, batch_size=4 * replicas, steps=2, replicas=replicas
     )
-    checked = check("4x2", model, batch_size=4, steps=2)
+    assert checked.replicas == replicas
     assert checked.loss_difference < 1e-8
     assert checked.weight_difference < 1e-6

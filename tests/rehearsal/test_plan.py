@@ -53,8 +53,10 @@ def test_counts_what_is_reduced() -> None:
         "    return %a : tensor<f32>\n}) : (tensor<SIZE>) -> tensor<SIZE> loc()"
     )
     module = "\n".join(line.replace("SIZE", s) for s in ("3x2xf32", "bf16"))
-    assert plan.count_reduced_bytes(module) == 24 + 2
-    assert plan.count_reduced_bytes("") == 0
+    assert plan.count_reduced_bytes(module, 2) == 24 + 2
+    assert plan.count_reduced_bytes("", 2) == 0
+    rows = line.replace("SIZE", "2x5x2xi32")
+    assert plan.count_reduced_bytes(rows, 2) == 5 * 8
 
 
 def test_sizes_have_three_digits() -> None:

@@ -2,9 +2,12 @@
 
 import re
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
+from rehearsal import execute
+from rehearsal import lower
 from rehearsal.replicas import StandInStrategy
 
 # The private parts in `replicas` are of these versions.
@@ -50,6 +53,27 @@ def test_a_reduction_is_one_of_all_replicas(
     assert "replica_groups = dense<[[0, 1, 2, 3]]>" in module
     assert len(re.findall("all_reduce", module)) == 1
     assert ("stablehlo.divide" in module) == divides
+
+
+def test_float64_is_summed_bit_for_bit() -> None:
+    """On two devices, by what the operation does take: integers."""
+    strategy = StandInStrategy(2, 1)
+
+    def reduce(x: tf.Tensor) -> tf.Tensor:
+        context = tf.distribute.get_replica_context()
+        x *= tf.cast(context.replica_id_in_sync_group + 1, x.dtype)
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, x)
+
+    lowered_step = lower.lower(
+        lambda x: strategy.run(reduce, (x,)),
+        tf.TensorSpec([2], tf.float64),
+        {},
+        [],
+    )
+    x = np.array([np.pi, -1e-300])
+    ran = execute.execute(lowered_step, [[np.repeat(x, 2)]], 2, 1)
+    # Rows go to the replicas in turn, so both have the same.
+    np.testing.assert_array_equal(ran.losses[0], x + 2 * x)
 
 
 def test_the_number_of_a_replica_is_not_known_before_it_runs() -> None:

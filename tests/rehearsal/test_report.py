@@ -1,5 +1,11 @@
+import dataclasses
 import json
+import math
+from pathlib import Path
 
+import pytest
+
+from errors import RequestError
 from rehearsal import report
 from rehearsal.compilation import Compiled
 from rehearsal.report import Inputs
@@ -13,7 +19,7 @@ FITS_NOT = Compiled(EXAMPLE, test_compilation.TOO_LARGE)
 
 
 def test_writes_both_files(tmp_path, capsys) -> None:
-    folder = tmp_path / "new"
+    folder = Path(report.make_folder(str(tmp_path / "new")))
     report.write(str(folder), GOOD, [FITS], INPUTS)
     content = json.loads((folder / "rehearsal.json").read_text())
     assert content["max_loss_difference"] == 1e-7
@@ -40,3 +46,27 @@ def test_nothing_need_be_compiled() -> None:
     content = report.summary(GOOD, [], INPUTS)
     assert content["fits"] is None
     assert content["topologies"] == []
+
+
+def test_what_is_no_number_is_null() -> None:
+    checked = dataclasses.replace(GOOD, loss_difference=math.inf)
+    content = report.summary(checked, [FITS], INPUTS)
+    assert content["max_loss_difference"] is None
+    assert content["run"]["loss_difference"] is None
+    json.dumps(content, allow_nan=False)
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(RequestError, match="Not a directory"):
+        report.make_folder(str(tmp_path / "file" / "run"))
+
+
+@pytest.mark.parametrize("model_dir", ["", "gs://bucket/run"])
+def test_a_bucket_is_left_to_the_real_run(
+    tmp_path, monkeypatch, model_dir
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = report.make_folder(model_dir)
+    assert folder.startswith("runs/rehearsal-")
+    assert Path(folder).is_dir()

@@ -96,7 +96,6 @@ def test_a_step_compiled_for_a_tpu() -> None:
     module, _, _ = _lowered()
     reply = _compile(
         module,
-        device_assignment=[[0, 2], [1, 3]],
         argument_names=["x", "y", "net/dense/kernel", "count"],
     )
     assert reply["fits"]

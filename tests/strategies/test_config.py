@@ -15,6 +15,7 @@ from strategies import StrategyConfig
         {"strategy": "tpu", "tpu": "local"},
         {"intra_op_threads": 1, "inter_op_threads": 2},
         {"cluster": "slurm", "strategy": "multi_worker_mirrored"},
+        {"collective": "ring", "strategy": "multi_worker_mirrored"},
         # Tasks of a Slurm step that are runs of their own.
         {"cluster": "tf_config", "strategy": "one_device"},
     ],
@@ -42,6 +43,8 @@ def test_accepts(values: dict[str, Any]) -> None:
         ({"intra_op_threads": -1}, "--intra_op_threads=-1: must be 0"),
         ({"cluster": "k8s"}, "--cluster=k8s: must be one of auto, tf_config"),
         ({"cluster": "slurm"}, "--cluster=slurm: --strategy=one_device knows"),
+        ({"collective": "mpi"}, "--collective=mpi: must be one of auto, ring"),
+        ({"collective": "ring"}, "--collective=ring: only --strategy=multi"),
         ({"inter_op_threads": -2}, "--inter_op_threads=-2: must be 0"),
     ],
 )

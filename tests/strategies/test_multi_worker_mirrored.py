@@ -104,6 +104,15 @@ def test_refuses_absent_gpu_before_it_waits(
         multi_worker_mirrored.create(_config("gpu:63"))
 
 
+def test_refuses_nccl_without_gpus_before_it_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TF_CONFIG", processes.tf_configs(2)[0])
+    config = StrategyConfig(strategy="multi_worker_mirrored", collective="nccl")
+    with pytest.raises(RequestError, match="--collective=nccl: this worker"):
+        multi_worker_mirrored.create(config)
+
+
 def test_sets_devices_up_before_it_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -123,10 +132,14 @@ def test_sets_devices_up_before_it_waits(
     monkeypatch.setattr(
         multi_worker_mirrored.tf.distribute,
         "MultiWorkerMirroredStrategy",
-        lambda: calls.append("strategy"),
+        lambda communication_options: calls.append(
+            communication_options.implementation.value
+        ),
     )
-    config = _config("gpu:0")
+    config = StrategyConfig(
+        strategy="multi_worker_mirrored", devices=("gpu:0",), collective="ring"
+    )
     multi_worker_mirrored.create(config)
     cluster = tf_config.read({"TF_CONFIG": text})
     met = (cluster, config.worker_timeout_secs)
-    assert calls == [config, config, met, (cluster, links), "strategy"]
+    assert calls == [config, config, met, (cluster, links), "RING"]

@@ -136,3 +136,20 @@ def test_another_model_is_refused(training) -> None:
     training.config["model"]["model"] = "cnn"
     with pytest.raises(RequestError, match="--model=cnn"):
         training.run()
+
+
+def test_nothing_that_could_be_read_is_an_error(training, capsys) -> None:
+    training.save(5)
+    training.end(5)
+    for path in (training.folder / "checkpoints").glob("*.index"):
+        path.write_bytes(b"")
+    with pytest.raises(RunError, match="none of the 1 new checkpoints"):
+        training.run()
+    assert "evaluated: 0" in capsys.readouterr().out
+
+
+def test_a_folder_that_cannot_be_used_is_one_line(training) -> None:
+    training.save(5)
+    (training.folder / "evaluator").write_text("in the way")
+    with pytest.raises(RunError, match="evaluator cannot be used: "):
+        training.run()

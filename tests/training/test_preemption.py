@@ -65,6 +65,16 @@ sys.exit(3)
     assert "SIGTERM: saving after the step that runs" in done.stderr
 
 
+def test_says_what_it_does_instead_of_saving() -> None:
+    done = run("""
+with preemption.calling(lambda: None, 30, "ending what runs"):
+    send("SIGTERM")
+    time.sleep(1)
+""")
+    assert done.returncode == 0
+    assert done.stderr == "train.py: SIGTERM: ending what runs\n"
+
+
 def test_gives_up_when_the_grace_is_over() -> None:
     start = time.monotonic()
     done = run("""

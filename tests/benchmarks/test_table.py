@@ -1,0 +1,50 @@
+import json
+
+import pytest
+
+from benchmarks import __main__ as main_lib
+from benchmarks import _table
+
+ORIGIN = {"commit": "abc", "time": "2026-01-02T03:04:05", "processor": "chip"}
+
+
+def test_readme_tells_what_was_measured() -> None:
+    results = json.loads(_table.RESULTS.read_text())
+    text = _table.README.read_text()
+    # After `make bench`: python -m benchmarks._table
+    assert _table.replace(text, _table.make(results)) == text
+
+
+def test_a_row_has_figures_intervals_and_bars() -> None:
+    key = "loop.cnn.vs_bare"
+    low, high = f"{key}_low", f"{key}_high"
+    table = _table.make({**ORIGIN, key: 0.98765, low: 0.97, high: 1.0})
+    assert "chip, 2026-01-02, commit abc;" in table
+    (row,) = (line for line in table.splitlines() if "bare step" in line)
+    assert "MLP not measured; CNN 0.988 (0.970-1.000); equ" in row
+    assert row.endswith("| ≥ 0.80; 0.95; 0.95 |")
+
+
+def test_a_figure_alone_needs_no_interval() -> None:
+    table = _table.make({**ORIGIN, "memory.growth_mb": 3.0})
+    assert "| default model 3.000 | < 20 |" in table
+
+
+def test_every_question_has_a_row() -> None:
+    asked = {
+        key.split(".")[0] for row in _table.ROWS for key in row.keys.values()
+    }
+    assert asked == set(main_lib.names())
+
+
+def test_text_without_marks_is_refused() -> None:
+    with pytest.raises(ValueError, match="lacks the marks"):
+        _table.replace("nothing", _table.make(ORIGIN))
+
+
+def test_large_figures_have_no_decimals() -> None:
+    assert [_table._figure(x) for x in (186.6, 23.46, 0.5)] == [
+        "187",
+        "23.5",
+        "0.500",
+    ]
