@@ -78,5 +78,5 @@ bench: setup
 	$(RUN) -m benchmarks._table
 
 clean:
-	rm -rf $(VENV) $(VENV)-tpu *.egg-info .coverage* .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-* *.egg-info .coverage* .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
