@@ -7,6 +7,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # A cluster description of the machine that runs the tests is not ours.
 os.environ.pop("TF_CONFIG", None)
 
+import contextlib
 import gc
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -43,18 +44,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(skip)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call() -> Iterator[None]:
-    """Skips what asks the wheel `tensorflow-tpu` for XLA on the CPU.
-
-    It has none, and says so in these words; the other wheels have it.
-    """
+@contextlib.contextmanager
+def _skipping() -> Iterator[None]:
+    """Skips what asks the wheel `tensorflow-tpu` for XLA on the CPU."""
     try:
-        return (yield)
-    except tf.errors.NotFoundError as error:
+        yield
+    except (tf.errors.NotFoundError, ValueError) as error:
         if "transfer manager for platform Host" in str(error):
             pytest.skip("tensorflow-tpu has no XLA for the CPU")
         raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Iterator[None]:
+    """Runs a test."""
+    with _skipping():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup() -> Iterator[None]:
+    """Makes a fixture."""
+    with _skipping():
+        return (yield)
 
 
 @pytest.fixture(autouse=True)

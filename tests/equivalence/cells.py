@@ -21,6 +21,7 @@ from data import DataConfig
 from flags.command_line import Configs
 from model import ModelConfig
 from strategies import StrategyConfig
+from tests import wheel
 from training import RunConfig
 from training import TrainConfig
 
@@ -100,6 +101,8 @@ CELLS = {
         data="words",
     ),
 }
+if not wheel.HAS_XLA_ON_CPU:
+    del CELLS["jit_compile"]
 # The same sums in another order, on one device: what rounding alone does.
 NOISE = {
     f"{name}, accumulation 2": dataclasses.replace(
