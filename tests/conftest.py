@@ -7,7 +7,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # A cluster description of the machine that runs the tests is not ours.
 os.environ.pop("TF_CONFIG", None)
 
-import contextlib
 import gc
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -44,29 +43,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(skip)
 
 
-@contextlib.contextmanager
-def _skipping() -> Iterator[None]:
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Iterator[None]:
     """Skips what asks the wheel `tensorflow-tpu` for XLA on the CPU."""
     try:
-        yield
+        return (yield)
     except (tf.errors.NotFoundError, ValueError) as error:
         if "transfer manager for platform Host" in str(error):
             pytest.skip("tensorflow-tpu has no XLA for the CPU")
         raise
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call() -> Iterator[None]:
-    """Runs a test."""
-    with _skipping():
-        return (yield)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup() -> Iterator[None]:
-    """Makes a fixture."""
-    with _skipping():
-        return (yield)
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from examples import while_loop_parallelism as example
+from tests import wheel
 
 SMALL = {"batch": 4, "batches": 3, "share": 2, "size": 8, "rounds": 1}
 LOOPS = (example.ONE, example.BATCH, example.CHAINED, example.EACH)
@@ -19,6 +20,11 @@ ROWS = [
     *itertools.product(LOOPS, example.PARALLEL_ITERATIONS),
     *((way, 0) for way in LOOPLESS),
 ]
+
+
+pytestmark = pytest.mark.skipif(
+    not wheel.HAS_XLA_ON_CPU, reason="tensorflow-tpu has no XLA for the CPU"
+)
 
 
 @pytest.fixture(scope="module")
