@@ -96,10 +96,7 @@ def _run(configs: Configs) -> dict[str, float]:
         batch = configs.data.global_batch_size
         state, lowered = _lower(make_step, spec, configs, way, batch)
         plan = plan_lib.make(
-            *way, batch, state.variables(), state.model, lowered.module
-        )
-        plan = dataclasses.replace(
-            plan, flops=way.replicas * execute.count_flops(lowered)
+            *way, batch, state.variables(), state.model, lowered
         )
         print("\n".join(plan.lines()), flush=True)
         parts.append((plan, lowered))
@@ -167,7 +164,7 @@ def _lower(
     with placement.using(placer):
         layers = [
             layer.name
-            for layer in state.model._flatten_layers()
+            for layer in statistics.layers(state.model)
             if not isinstance(layer, keras.Model)
         ]
         lowered = lower.lower(

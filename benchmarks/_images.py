@@ -17,6 +17,7 @@ from data import digits
 NAME = "enlarged"
 
 
+# mypy does not know the keyword, which its base class takes.
 class Enlarged(  # type: ignore[call-arg]
     tfds.core.GeneratorBasedBuilder, skip_registration=True
 ):

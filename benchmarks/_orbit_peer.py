@@ -19,6 +19,7 @@ def make(contest: _contest.Contest) -> _contest.Rate | None:
     except ImportError:
         return None
 
+    # mypy sees no types in Orbit, which need not be installed.
     class Trainer(orbit.StandardTrainer):  # type: ignore[misc]
         """A step as Orbit's own examples write it."""
 

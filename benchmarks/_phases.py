@@ -89,6 +89,7 @@ def main() -> None:
         os._exit(0)
 
     call = inner_loop._call
+    # mypy forbids to assign a function of a module.
     setattr(inner_loop, "_call", call_and_end)  # noqa: B010
     train.run(command_line.read(command_line.parse(sys.argv)))
 

@@ -10,9 +10,7 @@ interval`. The stall is how long a call of `save` takes, beside the time until
 all is written, for which a synchronous one would hold the training up.
 """
 
-import argparse
 import itertools
-import json
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from benchmarks import _command
 from benchmarks import _pairs
 from data import DataConfig
 from data.pipeline import distribute
@@ -134,8 +133,7 @@ def _build(
 
 def main() -> None:
     """Measures all contests, prints a table, writes JSON if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", help="file to write the figures to")
+    parser = _command.parser(__doc__)
     arguments = parser.parse_args()
     figures: dict[str, float] = {}
     print(f"{'model':<8} {'every':>6} {'kept':>6}  90 %         stall  sync.")
@@ -150,9 +148,7 @@ def main() -> None:
         figures |= {
             f"checkpoint.{name}.{key}": value for key, value in found.items()
         }
-    if arguments.json:
-        with open(arguments.json, "w") as file:
-            json.dump(figures, file, indent=2)
+    _command.write(arguments.json, figures)
 
 
 if __name__ == "__main__":

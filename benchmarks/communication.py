@@ -11,7 +11,6 @@ processes of this machine with a core and a thread each.
     bfloat16  ours, with --gradient_compression=bfloat16
 """
 
-import argparse
 import itertools
 import json
 import os
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import _command
 from benchmarks import _pairs
 from strategies.cluster import loopback
 
@@ -95,15 +95,10 @@ def _run(spec: dict[str, object]) -> dict[str, Any]:
 
 def main() -> None:
     """Measures, prints a table, writes JSON if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", help="file to write the figures to")
-    parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--pairs", type=int, default=15)
+    parser = _command.pairs_parser(__doc__)
     arguments = parser.parse_args()
     figures = measure(_SIZES, arguments.seconds, arguments.pairs)
-    if arguments.json:
-        with open(arguments.json, "w") as file:
-            json.dump(figures, file, indent=2)
+    _command.write(arguments.json, figures)
 
 
 if __name__ == "__main__":

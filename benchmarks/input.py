@@ -12,9 +12,7 @@ tensorflow-datasets wrote here; nothing is downloaded.
     padding   the same for an evaluation
 """
 
-import argparse
 import dataclasses
-import json
 import tempfile
 import time
 import types
@@ -24,6 +22,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from benchmarks import _command
 from benchmarks import _contest
 from benchmarks import _images
 from benchmarks import _pairs
@@ -148,10 +147,7 @@ def _numbers(examples: int) -> list[types.ModuleType]:
 
 def main() -> None:
     """Measures all datasets, prints a table, writes JSON if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", help="file to write the figures to")
-    parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--pairs", type=int, default=15)
+    parser = _command.pairs_parser(__doc__)
     parser.add_argument("--examples", type=int, default=100_000)
     arguments = parser.parse_args()
     seconds, pairs = arguments.seconds, arguments.pairs
@@ -179,9 +175,7 @@ def main() -> None:
     for name, share in shares.items():
         print(f"{name:<16} {share:>11.4f}")
         figures[f"input.{name}"] = share
-    if arguments.json:
-        with open(arguments.json, "w") as file:
-            json.dump(figures, file, indent=2)
+    _command.write(arguments.json, figures)
 
 
 if __name__ == "__main__":

@@ -11,14 +11,13 @@ times, each product the vectors of the next, for TensorFlow's in one compiled
 function. Times are those of one product.
 """
 
-import argparse
-import json
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from benchmarks import _command
 from benchmarks import _pairs
 from benchmarks import _peak
 from benchmarks import _products
@@ -167,8 +166,7 @@ def _report(name: str, ratios: dict[str, np.ndarray]) -> dict[str, float]:
 
 def main() -> None:
     """Measures everything, prints tables, writes JSON if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", help="file to write the figures to")
+    parser = _command.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--num", type=int, default=3000, help="of products")
     parser.add_argument("--size", type=int, default=100, help="of a matrix")
@@ -186,9 +184,7 @@ def main() -> None:
         **measure_fixed_point(arguments.iterations, batch=arguments.batch),
         **measure_recurrence(lengths, max(1, rounds // 2)),
     }
-    if arguments.json:
-        with open(arguments.json, "w") as file:
-            json.dump(figures, file, indent=2)
+    _command.write(arguments.json, figures)
 
 
 if __name__ == "__main__":

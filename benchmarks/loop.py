@@ -13,10 +13,9 @@ and optimizer, in one process with the same threads. Peers read through tf.data
 as its guide says: slices, shuffled, batched, prefetched, repeated.
 """
 
-import argparse
-import json
 from collections.abc import Callable
 
+from benchmarks import _command
 from benchmarks import _contest
 from benchmarks import _fit_peer
 from benchmarks import _orbit_peer
@@ -81,10 +80,7 @@ def _against(
 
 def main() -> None:
     """Measures all contests, prints a table, writes JSON if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", help="file to write the figures to")
-    parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--pairs", type=int, default=15)
+    parser = _command.pairs_parser(__doc__)
     arguments = parser.parse_args()
     figures: dict[str, float] = {}
     print(
@@ -93,9 +89,7 @@ def main() -> None:
     )
     for name in CONTESTS:
         figures |= measure(name, arguments.seconds, arguments.pairs)
-    if arguments.json:
-        with open(arguments.json, "w") as file:
-            json.dump(figures, file, indent=2)
+    _command.write(arguments.json, figures)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,11 @@ and checkpoints as often as by default. Its resident memory after the last step
 minus that after the first tenth.
 """
 
-import argparse
-import json
 import subprocess
 import sys
 import tempfile
 
+from benchmarks import _command
 from benchmarks import _tell
 
 STEPS = 10_000
@@ -41,8 +40,7 @@ def resident(words: list[str]) -> dict[int, float]:
 
 def main() -> None:
     """Measures one run, prints its memory, writes JSON if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", help="file to write the figures to")
+    parser = _command.parser(__doc__)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--flags", nargs="*", default=[], help="of train.py")
     arguments = parser.parse_args()
@@ -53,10 +51,8 @@ def main() -> None:
     for step in sorted(megabytes)[:: max(1, len(megabytes) // 10)]:
         print(f"step {step:>7,} {megabytes[step]:>8.1f} MB")
     print(f"step {steps:>7,} {last:>8.1f} MB, {last - first:+.1f} since 1/10")
-    if arguments.json:
-        figures = {"memory.resident_mb": last, "memory.growth_mb": last - first}
-        with open(arguments.json, "w") as file:
-            json.dump(figures, file, indent=2)
+    figures = {"memory.resident_mb": last, "memory.growth_mb": last - first}
+    _command.write(arguments.json, figures)
 
 
 if __name__ == "__main__":

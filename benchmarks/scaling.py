@@ -8,7 +8,6 @@ of each other, at the same time; all others exchange gradients. PyTorch takes
 part if `make peers` has installed it.
 """
 
-import argparse
 import contextlib
 import json
 import os
@@ -20,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks import _command
 from benchmarks import _pairs
 from benchmarks import _turns
 from strategies.cluster import loopback
@@ -217,19 +217,14 @@ def _best(rates: dict[str, np.ndarray], names: tuple[str, ...]) -> str:
 
 def main() -> None:
     """Measures all contests, prints tables, writes JSON if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", help="file to write the figures to")
-    parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--pairs", type=int, default=15)
+    parser = _command.pairs_parser(__doc__)
     parser.add_argument("--only", choices=CONTESTS, help="one of the models")
     arguments = parser.parse_args()
     figures: dict[str, float] = {}
     for name in CONTESTS:
         if arguments.only in (None, name):
             figures |= measure(name, arguments.seconds, arguments.pairs)
-    if arguments.json:
-        with open(arguments.json, "w") as file:
-            json.dump(figures, file, indent=2)
+    _command.write(arguments.json, figures)
 
 
 if __name__ == "__main__":

@@ -7,13 +7,13 @@
 the table one more run of ours tells where its time goes.
 """
 
-import argparse
 import json
 import subprocess
 import sys
 import tempfile
 import time
 
+from benchmarks import _command
 from benchmarks import _pairs
 from benchmarks import _tell
 
@@ -83,9 +83,7 @@ def phases() -> dict[str, float]:
 
 def main() -> None:
     """Measures both, prints a table, writes JSON if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", help="file to write the figures to")
-    parser.add_argument("--pairs", type=int, default=15)
+    parser = _command.pairs_parser(__doc__, None)
     arguments = parser.parse_args()
     own, peer, ratio = _pairs.compare(ours, fit, arguments.pairs)
     print(f"seconds to the first step: train.py {own:.2f}, fit {peer:.2f}")
@@ -100,9 +98,7 @@ def main() -> None:
     for phase, seconds in phases().items():
         print(f"    {phase:<12} {seconds:>6.2f} s")
         figures[f"startup.{phase}_seconds"] = seconds
-    if arguments.json:
-        with open(arguments.json, "w") as file:
-            json.dump(figures, file, indent=2)
+    _command.write(arguments.json, figures)
 
 
 if __name__ == "__main__":

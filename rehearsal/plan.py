@@ -1,4 +1,4 @@
-"""What a run will hold and move, by arithmetic alone."""
+"""What a run will hold, compute and move, before there is one."""
 
 import dataclasses
 import math
@@ -8,6 +8,9 @@ from collections.abc import Sequence
 
 import keras
 import tensorflow as tf
+
+from rehearsal import execute
+from rehearsal.lower import Lowered
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,7 +66,7 @@ def make(
     batch: int,
     variables: Mapping[str, tf.Variable],
     model: keras.Model,
-    module: str,
+    lowered: Lowered,
 ) -> Plan:
     """Returns the plan of a layout.
 
@@ -75,7 +78,7 @@ def make(
         batch: Examples in a step of all replicas.
         variables: All of the state, by name.
         model: What is trained.
-        module: The lowered step of a replica.
+        lowered: The step of a replica.
     """
     weights = {each.path: each.value for each in model.trainable_variables}
     return Plan(
@@ -88,7 +91,8 @@ def make(
         weight_bytes=count_bytes(variables, ["model/"]),
         optimizer_bytes=count_bytes(variables, ["optimizer/", "average/"]),
         gradient_bytes=count_bytes(weights, [""]),
-        reduced_bytes=count_reduced_bytes(module, replicas),
+        reduced_bytes=count_reduced_bytes(lowered.module, replicas),
+        flops=replicas * execute.count_flops(lowered),
     )
 
 

@@ -20,7 +20,7 @@ def statistics_of(model: keras.Model) -> list[keras.Variable]:
     """
     return [
         variable
-        for layer in _layers(model)
+        for layer in layers(model)
         for variable in layer._non_trainable_variables
         if tf.as_dtype(variable.dtype).is_floating
     ]
@@ -28,12 +28,11 @@ def statistics_of(model: keras.Model) -> list[keras.Variable]:
 
 def communicates(model: keras.Model) -> bool:
     """Returns whether a layer talks to other replicas in its forward pass."""
-    return any(
-        getattr(layer, "synchronized", False) for layer in _layers(model)
-    )
+    return any(getattr(layer, "synchronized", False) for layer in layers(model))
 
 
-def _layers(model: keras.Model) -> Iterator[keras.layers.Layer]:
+def layers(model: keras.Model) -> Iterator[keras.layers.Layer]:
+    """Returns every layer, those inside others and nested models included."""
     # Not public, like what a layer made as not trainable: the public
     # properties mix in frozen weights and leave out wrapped layers. Tests pin
     # both.
