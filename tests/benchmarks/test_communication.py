@@ -11,7 +11,7 @@ def test_prints_a_table_and_writes_flat_json(
 ) -> None:
     path = tmp_path / "communication.json"
     words = ["communication", f"--json={path}", "--pairs=2"]
-    monkeypatch.setattr(sys, "argv", [*words, "--seconds=0.05"])
+    monkeypatch.setattr(sys, "argv", [*words, "--seconds=0.2"])
     # Enough that headers are few beside the gradients.
     monkeypatch.setattr(communication, "_SIZES", (300, 400, 10))
     communication.main()
@@ -26,8 +26,9 @@ def test_prints_a_table_and_writes_flat_json(
         "float32": size,
         "bfloat16": size / 2,
     }.items():
-        # Others on this machine may use loopback meanwhile.
-        assert figures[f"communication.mlp.{way}_mb"] >= expected
+        # The other worker may be a part of an exchange ahead when the count of
+        # 30 begins. Others on this machine may use loopback meanwhile.
+        assert figures[f"communication.mlp.{way}_mb"] >= expected * 29 / 30
 
 
 def test_a_worker_that_fails_is_quoted() -> None:
