@@ -19,6 +19,7 @@ from strategies.cluster import find
 from strategies.cluster import join_guard
 from strategies.cluster import rendezvous
 from strategies.cluster import tf_config
+from strategies.cluster import transfer
 from strategies.cluster import watch
 
 
@@ -43,6 +44,7 @@ def create(config: StrategyConfig) -> tf.distribute.Strategy:
             "multi_worker_mirrored a worker has one CPU device; name cpu:0, "
             "and start more workers for more replicas."
         )
+    transfer.use_large_pieces()
     _devices.configure(config)
     _devices.show_named_gpus(config)
     if config.collective == "nccl" and not tf.config.get_visible_devices("GPU"):
