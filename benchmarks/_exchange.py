@@ -37,7 +37,6 @@ def main(argv: Sequence[str]) -> None:
         StrategyConfig(
             strategy="multi_worker_mirrored",
             intra_op_threads=1,
-            inter_op_threads=1,
         )
     )
     with strategy.scope():

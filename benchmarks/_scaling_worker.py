@@ -41,9 +41,8 @@ def _build(spec: dict[str, Any]) -> Any:
     strategy_config = StrategyConfig(
         strategy=spec["strategy"],
         devices=tuple(spec["devices"]),
-        # As many as cores: one each for a worker.
+        # Of an operation; how many run at once follows from the cores.
         intra_op_threads=1,
-        inter_op_threads=len(spec["cores"]),
     )
     create = registry.load("strategies", spec["strategy"], "strategy").create
     strategy = create(strategy_config)

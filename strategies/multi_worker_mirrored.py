@@ -7,6 +7,7 @@ and all must use equally many. On CPUs a process has one replica: more on one
 machine are more processes, not logical devices.
 """
 
+import dataclasses
 import functools
 import os
 
@@ -45,7 +46,7 @@ def create(config: StrategyConfig) -> tf.distribute.Strategy:
             "and start more workers for more replicas."
         )
     transfer.use_large_pieces()
-    _devices.configure(config)
+    _devices.configure(_with_threads(config))
     _devices.show_named_gpus(config)
     if config.collective == "nccl" and not tf.config.get_visible_devices("GPU"):
         raise RequestError(
@@ -53,6 +54,17 @@ def create(config: StrategyConfig) -> tf.distribute.Strategy:
             "runs; use ring or auto."
         )
     return _join(cluster, config.worker_timeout_secs, config.collective)
+
+
+def _with_threads(config: StrategyConfig) -> StrategyConfig:
+    """Returns the config with a thread for the exchange, if none was asked.
+
+    TensorFlow has as many as cores. With one core, and one thread, gradients
+    wait until the backward pass is over before they are on their way.
+    """
+    if config.inter_op_threads or len(os.sched_getaffinity(0)) > 1:
+        return config
+    return dataclasses.replace(config, inter_op_threads=2)
 
 
 # A second one would start the collectives of this process again, while

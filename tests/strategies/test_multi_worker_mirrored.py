@@ -1,4 +1,6 @@
+import dataclasses
 import json
+import os
 import socket
 
 import pytest
@@ -50,6 +52,20 @@ def test_two_workers_sum() -> None:
     for result in results:
         assert result.returncode == 0, result.stderr
         assert result.stdout.endswith("\n2 2 2.0\n")
+
+
+@pytest.mark.parametrize(
+    ("cores", "asked", "threads"),
+    [({0}, 0, 2), ({0}, 1, 1), ({0, 1}, 0, 0)],
+    ids=["one_core", "asked_for_one", "two_cores"],
+)
+def test_one_core_has_a_thread_for_the_exchange(
+    monkeypatch, cores, asked, threads
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: cores)
+    config = dataclasses.replace(_config(), inter_op_threads=asked)
+    found = multi_worker_mirrored._with_threads(config)
+    assert found == dataclasses.replace(config, inter_op_threads=threads)
 
 
 def test_workers_that_disagree_are_refused() -> None:
