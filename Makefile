@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/ready
 
-.PHONY: setup train test test-slow test-tpu-wheel rehearse chaos check coverage bench peers clean
+.PHONY: setup train test test-slow test-slurm test-tpu-wheel rehearse chaos check coverage bench peers clean
 
 setup: $(READY)
 
@@ -13,7 +13,7 @@ $(READY): setup.cfg constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "make: $(PYTHON) is older than 3.11; use make PYTHON=python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[cpu,rehearsal,test,dev]'
+	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[cpu,rehearsal,report,onnx,test,dev]'
 	@touch $@
 
 train: setup
@@ -26,6 +26,13 @@ test: setup
 test-slow: setup
 	$(RUN) -m pytest -m slow
 
+# A real Slurm of two nodes on this machine, in namespaces of Linux.
+test-slurm: setup
+	@{ command -v slurmd && command -v munged; } > /dev/null || { apt-get update && \
+		apt-get install --yes --no-install-recommends slurm-wlm munge; } || \
+		{ echo "make: needs slurmd and munged: as root, apt-get install slurm-wlm munge"; exit 2; }
+	$(RUN) -m pytest tests/deploy/test_slurm.py
+
 # The same with the wheel for TPUs, without a TPU: in an environment of its own,
 # as the two wheels are one module. It is of another TensorFlow than the pinned.
 # Without the variable libtpu asks Google Cloud for a TPU, for 100 s a process.
@@ -35,7 +42,7 @@ test-tpu-wheel: $(VENV)-tpu/ready
 $(VENV)-tpu/ready: setup.cfg constraints.txt
 	$(PYTHON) -m venv $(VENV)-tpu
 	grep -Ev '^(tensorflow|tensorboard|libtpu)=' constraints.txt > $(VENV)-tpu/constraints.txt
-	$(VENV)-tpu/bin/python -m pip install --quiet --constraint $(VENV)-tpu/constraints.txt --editable '.[tpu,test]'
+	$(VENV)-tpu/bin/python -m pip install --quiet --constraint $(VENV)-tpu/constraints.txt --editable '.[tpu,report,test]'
 	@touch $@
 
 # Two layouts of a TPU, proved on this machine. The pages are in runs/.

@@ -27,6 +27,7 @@ from flags import registry
 from strategies.cluster import preflight
 from strategies.cluster import tf_config
 from strategies.cluster import watch
+from training import native_log
 from training import preemption
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 
 def main(argv: Sequence[str]) -> None:
     """Reads the flags, runs, and ends with the exit code that tells how."""
+    native_log.drop_notes()
     preemption.listen(watch.leave)
     code = 0
     try:
@@ -120,6 +122,8 @@ def _run(configs: command_line.Configs) -> dict[str, float]:
     from training import eval_step
     from training import evaluator
     from training import export
+    from training import flops
+    from training import initial_model
     from training import inner_loop
     from training import job as job_lib
     from training import loop
@@ -171,20 +175,26 @@ def _run(configs: command_line.Configs) -> dict[str, float]:
     # A request that is refused up to here leaves no folder behind.
     if run_config.mode != "train":
         return evaluator.run(strategy, state, evaluate, words)
+    export.check(strategy, build, config.export)
+    initial_model.load(strategy, state, config, run_config.model_dir)
     model_dir = record.open_run(strategy, words)
     checkpoint.restore(strategy, state.variables(), model_dir)
     state_lib.follow_flags(state, config)
     step = state.steps_done()
     announce.start(strategy, model_dir, step, config.train_steps)
-    content = record.begin(strategy, model_dir, words, state.model, step)
+    flags = tuple(command_line.as_words(configs))
+    content = record.begin(strategy, model_dir, words, state.model, step, flags)
     with workers.together(strategy):
         batches = distribute.train_dataset(*feed, seed=seed, step=step)
-    train = inner_loop.make_train(train_loop, iter(batches), state, batch_size)
+    iterator = iter(batches)
+    train = inner_loop.make_train(train_loop, iterator, state, batch_size)
     train = guard.guard_train(
         train, find_bad, data_config, seed=seed, step=state.steps_done
     )
-    job = job_lib.Job(strategy, state, config, model_dir, stop)
-    result = loop.run(job, train, evaluate, _make_callbacks(job))
+    share = batch_size // strategy.num_replicas_in_sync
+    count = functools.partial(flops.of_loop, train_loop, iterator, share)
+    job = job_lib.Job(strategy, state, config, model_dir, stop, count)
+    result = loop.run(job, train, evaluate, _make_callbacks(job, configs))
     export.save(strategy, build, state, model_dir, config.export)
     record.end(model_dir, content, state.steps_done())
     announce.result(state.steps_done(), result)
@@ -192,22 +202,34 @@ def _run(configs: command_line.Configs) -> dict[str, float]:
     return result
 
 
-def _make_callbacks(job: "Job") -> list["keras.callbacks.Callback"]:
+def _make_callbacks(
+    job: "Job", configs: command_line.Configs
+) -> list["keras.callbacks.Callback"]:
+    from data.pipeline import sample
     from training import callbacks as callbacks_lib
     from training import workers
 
+    dataset = registry.load("data", configs.data.dataset, "dataset")
+    num_train = dataset.info(configs.data).num_examples["train"]
     context = callbacks_lib.Context(
         job.state,
         job.model_dir,
         workers.is_chief(job.strategy),
         job.state.steps_done(),
         job.config.train_steps,
+        job.strategy,
+        num_train / configs.data.global_batch_size,
+        command_line.as_dict(configs),
+        functools.partial(sample.first, dataset, configs.data),
     )
-    modules = [
-        registry.load("training.callbacks", name, "callbacks")
+    return [
+        callbacks_lib.create(
+            name,
+            registry.load_or_class("training.callbacks", name, "callbacks"),
+            context,
+        )
         for name in job.config.callbacks
     ]
-    return [module.make(context) for module in modules]
 
 
 if __name__ == "__main__":

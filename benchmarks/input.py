@@ -4,7 +4,8 @@
 
 Each dataset alone, batches of 128 as they reach the step, against what the
 bare step of the CNN eats. `tfds` reads 28×28 images from TFRecord files that
-tensorflow-datasets wrote here; nothing is downloaded.
+tensorflow-datasets wrote here; nothing is downloaded. `tfrecord` and `images`
+read the same as plain files.
 
     order     which example is at which step, of a set whose examples are one
               number each: what remains is the pipeline's own work
@@ -33,7 +34,15 @@ from flags import registry
 
 BATCH = _contest.DATA.global_batch_size
 CNN = _contest.Contest("cnn")
-DATASETS = ("digits", "synthetic", "linear_systems", "tfds")
+DATASETS = (
+    "digits",
+    "synthetic",
+    "linear_systems",
+    "tfds",
+    "tfrecord",
+    "images",
+    "text",
+)
 _CONTEXT = tf.distribute.InputContext()
 
 
@@ -45,9 +54,12 @@ def measure(
     pairs: int,
 ) -> dict[str, float]:
     """Returns examples/s of a dataset, and how many CNNs they would feed."""
-    config = (
-        _images.write(folder) if name == "tfds" else DataConfig(dataset=name)
-    )
+    if name == "tfds":
+        config = _images.write(folder)
+    elif name in ("images", "tfrecord"):
+        config = _images.write_files(folder, name)
+    else:
+        config = DataConfig(dataset=name)
     config = dataclasses.replace(config, global_batch_size=BATCH)
     module = registry.load("data", name, "dataset")
     dataset = prepare.train_dataset(module, config, _CONTEXT, seed=0, step=0)

@@ -21,9 +21,29 @@ and exactly one of
 where `split` is `"train"` or `"eval"`; and optionally
 
     preprocess(config, split, element) -> (features, labels)
-        TensorFlow code for one example: decode, scale, augment. Runs after
-        sharding. `element` is what the above gave: `(features, labels)`, or
-        whatever a `source` yields.
+        TensorFlow code for one example: decode, scale. Runs after sharding.
+        `element` is what the above gave: `(features, labels)`, or whatever a
+        `source` yields.
+    labels(config, split) -> NumPy array [N] of classes
+        Known without reading an example, for `--class_weights=balanced`;
+        plain `arrays` need none.
+    describe(config, split, index) -> str
+        What an `example` is called where it cannot be read, such as its file.
+
+If info says `has_weights`, every pair above is `(features, labels, weight)`,
+with a float32 `[]` of 0 or more: what the example counts. With weights w and
+losses l a training step minimizes Σ w·l / G, as Keras does with
+`sample_weight`, over the `G` rows of the global batch; an evaluation reports
+Σ w·l / Σ w, and counts an example of weight 0 among its `examples`.
+
+`--augmentation` names a module in `data/augmentation`, or one of your own:
+
+    augment(features, labels, seed) -> (features, labels)
+        TensorFlow code for one training example that keeps shapes and dtypes.
+        All that is random in it must come from `seed`, int32 `[2]`, by
+        `tf.random.stateless_…`: it is a function of `--seed` and of the
+        example's place in the order, so a run that resumes, or has other
+        replicas, sees the same numbers.
 
 `arrays` and `example` resume at any step in constant time; a `source` reads
 and drops what came before in the current epoch. Every worker loads all
@@ -57,6 +77,13 @@ class DataConfig:
     """How many unreadable examples training may meet, counted from the start
     of the process and each time anew, before it ends. Until then such a row
     has weight 0. 0: it ends at the first."""
+    class_weights: str = ""
+    """What a training example counts by its class: `0:1,3:2.5` (others: 1),
+    or `balanced`, n / (k·n_c) for the n_c of n training examples that are of
+    class c, one of k that occur. Multiplies weights of the dataset's own."""
+    augmentation: str = ""
+    """Name of a module in `data/augmentation` or dotted path to a module of
+    your own, which changes each training example at random; empty: none."""
 
     def __post_init__(self) -> None:
         if self.global_batch_size < 1:
@@ -73,11 +100,39 @@ class DataConfig:
                 f"--skip_bad_examples={self.skip_bad_examples}: must be 0 or "
                 "more."
             )
+        if ":" in self.augmentation:
+            raise RequestError(
+                f"--augmentation={self.augmentation}: takes no argument; write "
+                "a module of your own for other values."
+            )
+        self.read_class_weights()
 
     @property
     def argument(self) -> str:
         """What follows the colon of `dataset`; empty if there is none."""
         return self.dataset.partition(":")[2]
+
+    def read_class_weights(self) -> dict[int, float]:
+        """Reads class → weight; empty where `class_weights` has no numbers.
+
+        Raises:
+            RequestError: for anything that is not allowed.
+        """
+        if self.class_weights in ("", "balanced"):
+            return {}
+        words = [word.split(":") for word in self.class_weights.split(",")]
+        try:
+            pairs = [(int(c), float(weight)) for c, weight in words]
+        except ValueError:
+            pairs = []
+        fits = all(c >= 0 and 0 <= w < math.inf for c, w in pairs)
+        if not fits or not 0 < len(pairs) == len(dict(pairs)):
+            raise RequestError(
+                f"--class_weights={self.class_weights}: must be balanced, or "
+                "class:weight pairs such as 0:1,3:2.5, each class once and no "
+                "weight below 0."
+            )
+        return dict(pairs)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -95,6 +150,8 @@ class DatasetInfo:
     """`tf.TensorSpec` of one example's labels."""
     num_classes: int = 0
     """Classes of a classification; 0 for a regression."""
+    has_weights: bool = False
+    """Whether each example is (features, labels, weight)."""
 
     @property
     def num_outputs(self) -> int:

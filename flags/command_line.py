@@ -128,8 +128,8 @@ def check(configs: Configs) -> None:
             "--mode=follow evaluates on one worker, not with --strategy="
             "multi_worker_mirrored; use one_device or mirrored."
         )
-    writes = configs.run.mode not in ("scaling", "rehearse")
-    if several and writes and not configs.run.model_dir:
+    trains = configs.run.mode == "train"
+    if several and trains and not configs.run.model_dir:
         raise RequestError(
             "--strategy=multi_worker_mirrored needs --model_dir, the same for "
             "all workers: each process would invent its own."

@@ -34,10 +34,25 @@ flags.DEFINE_integer(
     "Unreadable examples that training may meet, each time counted anew, "
     "before it ends; until then they weigh nothing. 0: none.",
 )
+flags.DEFINE_string(
+    "class_weights",
+    DataConfig.class_weights,
+    "What training examples count by their class: 0:1,3:2.5, where others "
+    "count 1, or balanced: as much as there are few. Empty: all the same.",
+)
+flags.DEFINE_string(
+    "augmentation",
+    DataConfig.augmentation,
+    f"One of {', '.join(registry.names('data.augmentation'))}, or the dotted "
+    "path of a module of your own: what changes each training example at "
+    "random, always the same for one seed. Empty: nothing.",
+)
 
 
 def data_config() -> DataConfig:
     """Reads this group. Raises `RequestError` for a value not allowed."""
     config = _read.read(DataConfig)
     registry.check("data", config.dataset, "dataset")
+    if config.augmentation:
+        registry.check("data.augmentation", config.augmentation, "augmentation")
     return config

@@ -1,5 +1,6 @@
 """What there is to choose from: the modules of a package, by name."""
 
+import contextlib
 import difflib
 import importlib
 import importlib.util
@@ -71,3 +72,19 @@ def load(package: str, name: str, flag: str) -> ModuleType:
                 "from the folder that holds it or set PYTHONPATH."
             ) from error
         raise
+
+
+def load_or_class(package: str, name: str, flag: str) -> ModuleType | type:
+    """Imports what `name` means: a module, or a class in one of the user's.
+
+    Raises:
+        RequestError: as `load`.
+    """
+    check(package, name, flag)
+    parent, _, last = name.rpartition(".")
+    # `load` tells what there is to tell.
+    with contextlib.suppress(ModuleNotFoundError):
+        found = getattr(importlib.import_module(parent or package), last, None)
+        if isinstance(found, type):
+            return found
+    return load(package, name, flag)

@@ -8,7 +8,7 @@ from training import RunConfig
 flags.DEFINE_string(
     "mode",
     RunConfig.mode,
-    "train; evaluate the newest checkpoint; or follow a training that runs "
+    "train; evaluate a checkpoint; or follow a training that runs "
     "elsewhere, and evaluate each new one; or rehearse: build everything, show "
     "the plan, train nothing, and prove a TPU's layout without a TPU; or "
     "scaling: measure 1, 2, ... replicas or workers of this machine.",
@@ -18,6 +18,12 @@ flags.DEFINE_string(
     RunConfig.model_dir,
     "Folder of everything the run writes; what is there is continued. Empty: "
     "a new folder under runs/.",
+)
+flags.DEFINE_string(
+    "checkpoint",
+    RunConfig.checkpoint,
+    "What --mode=evaluate reads: newest, best, a step, or the path of a "
+    "checkpoint, instead of --model_dir.",
 )
 flags.DEFINE_integer(
     "seed",

@@ -4,6 +4,7 @@ from absl import flags
 
 from flags import _read
 from flags import registry
+from training import EXPORTS
 from training import GRADIENT_COMPRESSIONS
 from training import OPTIMIZERS
 from training import SCHEDULES
@@ -118,13 +119,27 @@ flags.DEFINE_list(
     "callbacks",
     list(TrainConfig.callbacks),
     f"Any of {', '.join(registry.names('training.callbacks'))}, or dotted "
-    "paths of modules of your own.",
+    "paths of modules of your own or of classes such as "
+    "keras.callbacks.TerminateOnNaN.",
+)
+flags.DEFINE_list(
+    "export",
+    list(TrainConfig.export),
+    f"Forms in which the trained model is written: {', '.join(EXPORTS)}. "
+    "Empty: none.",
 )
 flags.DEFINE_string(
-    "export",
-    TrainConfig.export,
-    "Form in which the trained model is written: keras or saved_model. "
-    "Empty: none.",
+    "profile",
+    TrainConfig.profile,
+    "Steps to capture for TensorBoard's profile tab, such as 100:110 on the "
+    "chief, or 100:110@all on every worker. Empty: none.",
+)
+flags.DEFINE_string(
+    "initial_model",
+    TrainConfig.initial_model,
+    "Weights a new run starts from: a .keras file, or the folder of a run. "
+    "PATH:freeze=PATTERN does not train the layers whose name fits, as in "
+    "pretrained.keras:freeze=conv_*.",
 )
 
 

@@ -5,25 +5,38 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 _BYTES = {"f64": 8, "i64": 8, "ui64": 8, "f32": 4, "i32": 4, "ui32": 4}
 _BYTES |= {"f16": 2, "bf16": 2, "i16": 2, "ui16": 2, "complex<f64>": 16}
 _BYTES |= {"complex<f32>": 8}
 _TENSOR = r"tensor<((?:\d+x)*)([^<>]+(?:<\w+>)?)>"
 _ARGUMENT = re.compile(rf"%arg(\d+): {_TENSOR}")
 _RESULT = re.compile(rf"{_TENSOR}(?: loc\(\S+\))?$")
+_BITS = re.compile(r'dense<"0x([0-9A-F]+)"> : tensor<((?:\d+x)+)i1>')
 
 
 def accepted(module: str) -> str:
     """Returns the module without what jaxlib does not take.
 
     `mhlo.copy`, an identity, is no operation of StableHLO; a reshape to the
-    same shape is one.
+    same shape is one. A large boolean constant, such as a mask, is written by
+    TensorFlow with a bit for each value, and read by jaxlib with a byte.
     """
-    return re.sub(
+    module = re.sub(
         r"mhlo\.copy (%\S+) : (tensor<[^>]*(?:<[^>]*>)?>)",
         r"stablehlo.reshape \1 : (\2) -> \2",
         module,
     )
+    return _BITS.sub(_as_bytes, module)
+
+
+def _as_bytes(constant: re.Match[str]) -> str:
+    digits, sizes = constant.groups()
+    packed = np.frombuffer(bytes.fromhex(digits), np.uint8)
+    count, _ = _size(sizes, "i1")
+    values = np.unpackbits(packed, count=count, bitorder="little")
+    return f'dense<"0x{values.tobytes().hex()}"> : tensor<{sizes}i1>'
 
 
 def aliases(module: str) -> dict[int, int]:

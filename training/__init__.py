@@ -15,11 +15,14 @@ own types and imports none of the packages that made them.
     predict      outputs for a whole dataset, in its order
     checkpoint   restore or refuse; with checkpoint_writer, checkpoint_files
     ownership    one training for each folder
+    usage        what a run makes of its machine; flops, notes, profile
     record       run.json; metrics_log: metrics.jsonl; files
-    export       the trained model for others
+    export       the trained model for others; exported reads it again
+    initial_model  weights to start from, and which of them stay
     workers      what several processes must agree on
-    runtime      settings that hold for the whole process
+    runtime      settings that hold for the whole process; native_log
     announce     what a run says of itself
+    report/     pages that show runs without a server
     callbacks/  what is shown or reported between inner loops; a public module
                 there is a callback and provides
                 `make(context: Context) -> keras.callbacks.Callback`
@@ -27,15 +30,22 @@ own types and imports none of the packages that made them.
 
 import dataclasses
 import math
+import re
 
 from errors import RequestError
 
 MODES = ("train", "evaluate", "follow", "rehearse", "scaling")
 CHECKPOINT_ERRORS = ("stop", "continue")
-EXPORTS = ("", "keras", "saved_model")
+# Of a path: folder of the run, folder in it, step, part of the checkpoint.
+CHECKPOINT = (
+    r"newest|best|\d+|(?:(.+)/)?(checkpoints|best)/step-(\d+)"
+    r"(?:\.(?:json|index|data-00000-of-00001))?"
+)
+EXPORTS = ("keras", "saved_model", "onnx")
 OPTIMIZERS = ("sgd", "adam", "adamw")
 GRADIENT_COMPRESSIONS = ("none", "bfloat16")
 SCHEDULES = ("constant", "cosine", "piecewise")
+PROFILE = r"(\d+):(\d+)(@all)?"  # start, stop, on every worker
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,7 +53,7 @@ class RunConfig:
     """What the run is, apart from what it trains."""
 
     mode: str = "train"
-    """`train`; `evaluate` the newest checkpoint; or `follow` a training that
+    """`train`; `evaluate` a checkpoint; or `follow` a training that
     runs elsewhere and evaluate each new one, as an evaluator task does; or
     `rehearse` a run: build everything, train nothing; or `scaling`: measure
     what several replicas or workers of this machine gain, and what limits
@@ -51,6 +61,9 @@ class RunConfig:
     model_dir: str = ""
     """Folder of everything the run writes. What is there is continued. Empty:
     a new folder under `runs/`."""
+    checkpoint: str = "newest"
+    """What `evaluate` reads: `newest`, `best`, a step, or a path such as
+    `runs/a/best/step-500`, which stands for `model_dir` too."""
     seed: int = 0
     """Seed of weights, order of data and random layers."""
     deterministic: bool = False
@@ -69,7 +82,9 @@ class RunConfig:
         _check_range("scaling_secs", self.scaling_secs, 1)
         if self.seed >= 2**31:
             raise RequestError(f"--seed={self.seed}: must be below {2**31}.")
-        if self.mode in ("evaluate", "follow") and not self.model_dir:
+        _check_checkpoint(self)
+        placed = self.model_dir or "/" in self.checkpoint
+        if self.mode in ("evaluate", "follow") and not placed:
             raise RequestError(
                 f"--mode={self.mode} needs --model_dir, the folder of the run "
                 "to evaluate."
@@ -130,10 +145,17 @@ class TrainConfig:
     not on CPU."""
     callbacks: tuple[str, ...] = ("progress", "summaries")
     """Names of modules in `training/callbacks`, or dotted paths of modules of
-    your own."""
-    export: str = ""
-    """`keras` or `saved_model`: the form in which the trained model is
-    written; empty: not at all."""
+    your own or of classes such as `keras.callbacks.TerminateOnNaN`."""
+    export: tuple[str, ...] = ()
+    """Forms in which the trained model is written: `keras`, `saved_model`,
+    `onnx`; empty: not at all."""
+    profile: str = ""
+    """`100:110`: the steps that are captured for TensorBoard's profile tab,
+    on the chief; `100:110@all`: on every worker. Empty: none."""
+    initial_model: str = ""
+    """`PATH:freeze=PATTERN`: a `.keras` file, or the folder of a run, whose
+    weights a new run starts from; layers whose name fits the pattern are not
+    trained. Empty: new weights."""
 
     def __post_init__(self) -> None:
         _check_range("train_steps", self.train_steps, 1)
@@ -168,7 +190,14 @@ class TrainConfig:
                 f"--early_stopping={self.early_stopping}: needs "
                 "--eval_every_steps above 0, the evaluations it watches."
             )
-        _check_choice("export", self.export, EXPORTS)
+        for form in self.export:
+            _check_choice("export", form, EXPORTS)
+        window = re.fullmatch(PROFILE, self.profile)
+        if self.profile and not (window and int(window[1]) < int(window[2])):
+            raise RequestError(
+                f"--profile={self.profile}: must be START:STOP, two rising "
+                "numbers of steps, as in 100:110, perhaps followed by @all."
+            )
         if "." not in self.optimizer:
             _check_choice(
                 "optimizer",
@@ -180,6 +209,24 @@ class TrainConfig:
             "learning_rate_schedule",
             self.learning_rate_schedule.partition(":")[0],
             SCHEDULES,
+        )
+
+
+def _check_checkpoint(config: RunConfig) -> None:
+    word, received = config.checkpoint, f"--checkpoint={config.checkpoint}"
+    if not re.fullmatch(CHECKPOINT, word):
+        raise RequestError(
+            f"{received}: must be newest, best, a step, or the path of a "
+            "checkpoint, such as runs/a/checkpoints/step-500."
+        )
+    if config.mode != "evaluate" and word != "newest":
+        raise RequestError(
+            f"{received}: goes with --mode=evaluate; a training always "
+            "continues at the newest."
+        )
+    if "/" in word and config.model_dir:
+        raise RequestError(
+            f"{received}: says in which folder it is; leave out --model_dir."
         )
 
 

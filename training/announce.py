@@ -72,8 +72,12 @@ def next_commands(
         changed["train_steps"] = str(2 * config.train_steps)
     words = _without(changed, sys.argv[1:])
     words += [f"--{name}={value}" for name, value in changed.items()]
+    page = f"{model_dir}/report.html"
+    if "report" not in config.callbacks:
+        page = f"{python} -m training.report {model_dir}"
     lines = {
         "Look at it": f"{python} -m tensorboard.main --logdir {model_dir}",
+        "As a page": page,
         "Continue it": f"{python} train.py {shlex.join(words)}",
         "Exported": config.export and f"{model_dir}/export",
     }

@@ -8,6 +8,7 @@ it is checked, is in `checkpoint_files`; `checkpoint_writer` writes.
 """
 
 import json
+import re
 from collections.abc import Iterable
 from collections.abc import Mapping
 
@@ -15,18 +16,40 @@ import numpy as np
 import tensorflow as tf
 
 from errors import RequestError
+from training import CHECKPOINT
 from training import checkpoint_files
 from training import workers
 from training.checkpoint_files import BEST
 from training.checkpoint_files import NEWEST
 from training.checkpoint_files import list_steps
 
+# `NEWEST`; `BEST`; a step; or one of these two folders and a step in it.
+Which = str | int | tuple[str, int]
+
+
+def find(model_dir: str, word: str) -> tuple[str, Which]:
+    """Reads the value of `--checkpoint`, which may be a path.
+
+    Args:
+        model_dir: Folder of the run; ignored for a path.
+        word: As `RunConfig.checkpoint` allows it.
+
+    Returns:
+        The folder of the run, and what of it `restore` is to read.
+    """
+    match = re.fullmatch(CHECKPOINT, word)
+    if match and match[2]:
+        return match[1] or ".", (match[2], int(match[3]))
+    if word.isdecimal():
+        return model_dir, int(word)
+    return model_dir, BEST if word == "best" else NEWEST
+
 
 def restore(
     strategy: tf.distribute.Strategy,
     variables: Mapping[str, tf.Variable],
     model_dir: str,
-    which: str | int = NEWEST,
+    which: Which = NEWEST,
 ) -> int | None:
     """Sets the variables to a checkpoint's values on every worker.
 
@@ -38,7 +61,7 @@ def restore(
         variables: Name → variable. For part of a state, such as the model
             alone, the rest of the checkpoint is left alone.
         model_dir: Folder of the run.
-        which: `NEWEST`; or `BEST` or a step, which must be there and whole.
+        which: `NEWEST`; or another one, which must be there and whole.
 
     Returns:
         The step of the checkpoint. None if there is no newest one: the
@@ -70,19 +93,41 @@ def restore(
     return found - 1
 
 
-def _choose(model_dir: str, which: str | int) -> tuple[str, int | None]:
+def _choose(model_dir: str, which: Which) -> tuple[str, int | None]:
     """Returns folder and step of the checkpoint to read."""
     if which == NEWEST:
         return NEWEST, _newest_whole(model_dir)
-    if which == BEST:
+    if isinstance(which, tuple):
+        folder, step = which
+    elif which == BEST:
         folder, step = BEST, _best_step(model_dir)
     else:
-        folder, step = NEWEST, int(which)
+        # The best one stays when those of its time are removed.
+        kept = list_steps(model_dir)
+        folder, step = NEWEST if int(which) in kept else BEST, int(which)
+    if step not in list_steps(model_dir, folder):
+        raise RequestError(
+            f"{model_dir} has no checkpoint {_word(which)}; it has "
+            f"{_list_words(model_dir)}."
+        )
     path = checkpoint_files.prefix(model_dir, folder, step)
     damage = checkpoint_files.damage(path, step)
     if damage:
         raise RequestError(f"{path} cannot be used: {damage}.")
     return folder, step
+
+
+def _word(which: Which) -> str:
+    return (
+        "{}/step-{}".format(*which) if isinstance(which, tuple) else f"{which}"
+    )
+
+
+def _list_words(model_dir: str) -> str:
+    """Returns what there is, as `--checkpoint` takes it."""
+    steps = [str(step) for step in list_steps(model_dir)]
+    best = [f"best (step {step})" for step in list_steps(model_dir, BEST)]
+    return ", ".join(steps + best) or "none"
 
 
 def _newest_whole(model_dir: str) -> int | None:
@@ -117,7 +162,8 @@ def _best_step(model_dir: str) -> int:
             return int(json.loads(file.read())["step"])
     except (tf.errors.OpError, ValueError, KeyError, TypeError) as error:
         raise RequestError(
-            f"{path} does not say which checkpoint is the best: {error!r}."
+            f"{path} does not say which checkpoint is the best; {model_dir} "
+            f"has {_list_words(model_dir)}."
         ) from error
 
 

@@ -31,7 +31,7 @@ def run(
     evaluate: Callable[[], Logs],
     config: record.Config,
 ) -> Logs:
-    """Evaluates the newest checkpoint, or follows a training.
+    """Evaluates one checkpoint, or follows a training.
 
     Args:
         strategy: All its workers must call this.
@@ -46,15 +46,19 @@ def run(
         RequestError: as `record.open_run` and `checkpoint.restore`.
         RunError: if no training to follow appears.
     """
-    follows = config["run"]["mode"] == "follow"
+    asked = config["run"]
+    model_dir, which = checkpoint.find(asked["model_dir"], asked["checkpoint"])
+    config = {**config, "run": {**asked, "model_dir": model_dir}}
+    follows = asked["mode"] == "follow"
     announce.place(strategy)
     if follows:
         timeout_secs = config["strategy"]["worker_timeout_secs"]
-        _wait_for_training(config["run"]["model_dir"], timeout_secs)
-    model_dir = record.open_run(strategy, config)
+        _wait_for_training(model_dir, timeout_secs)
+    record.open_run(strategy, config)
     if follows:
         return _follow(strategy, state, evaluate, model_dir)
-    checkpoint.restore(strategy, state.evaluated_variables(), model_dir)
+    variables = state.evaluated_variables()
+    checkpoint.restore(strategy, variables, model_dir, which)
     result = evaluate()
     announce.result(state.steps_done(), result)
     return result

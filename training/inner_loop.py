@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from errors import RequestError
 from training import average
+from training import notes
 from training import optimizer as optimizer_lib
 from training.state import TrainState
 
@@ -32,7 +33,8 @@ def make(
     Args:
         step: Takes a global batch, in cross-replica context. It may return a
             number `[]`, the same on every worker: if it is above 0 this step
-            is the last, and `interrupted` in the results is 1.
+            is the last, and `interrupted` in the results is 1. Batches were
+            waited for `input_wait_secs` in all.
         metrics: Updated by the steps; reset before the first and read after
             the last, so that each call reports on its own steps only.
 
@@ -51,27 +53,45 @@ def make(
     def loop(iterator: Any, num_steps: tf.Tensor) -> dict[str, tf.Tensor]:
         can_stop = False
 
-        def body(done: tf.Tensor, stop: tf.Tensor) -> list[tf.Tensor]:
+        def body(
+            done: tf.Tensor, stop: tf.Tensor, waited: tf.Tensor
+        ) -> list[tf.Tensor]:
             nonlocal can_stop
-            votes = step(iterator.get_next())
+            batch, seconds = _next(iterator)
+            votes = step(batch)
             if votes is not None:
                 can_stop, stop = True, votes > 0
-            return [done + 1, stop]
+            return [done + 1, stop, waited + seconds]
 
         for metric in metrics:
             metric.reset_state()
-        _, stopped = tf.while_loop(
-            lambda done, stop: tf.logical_and(
+        _, stopped, waited = tf.while_loop(
+            lambda done, stop, _: tf.logical_and(
                 done < num_steps, tf.logical_not(stop)
             ),
             body,
-            [tf.zeros_like(num_steps), tf.constant(False)],
+            [
+                tf.zeros_like(num_steps),
+                tf.constant(False),
+                tf.constant(0.0, tf.float64),
+            ],
             parallel_iterations=1,
         )
         results = {metric.name: _result(metric) for metric in metrics}
+        results["input_wait_secs"] = waited
         return results | ({"interrupted": stopped} if can_stop else {})
 
     return loop
+
+
+def _next(iterator: Any) -> tuple[Any, tf.Tensor]:
+    """Returns the next batch, and the seconds that it was waited for."""
+    start = tf.timestamp()
+    with tf.control_dependencies([start]):
+        batch = iterator.get_next()
+    parts = tf.nest.flatten(batch, expand_composites=True)
+    with tf.control_dependencies(parts):
+        return batch, tf.timestamp() - start
 
 
 def _result(metric: keras.Metric) -> tf.Tensor:
@@ -97,6 +117,11 @@ def make_train(
         state: What the loop trains.
         global_batch_size: Examples in each global batch.
     """
+    weights = state.model.trainable_variables
+    weight_norm = tf.function(
+        lambda: notes.norm([weight.value for weight in weights]),
+        autograph=False,
+    )
 
     def train(num_steps: int) -> Logs:
         before = state.steps_done()
@@ -106,6 +131,9 @@ def make_train(
         done = state.steps_done() - before
         logs |= _speed(done, time.monotonic() - start, global_batch_size)
         logs["learning_rate"] = optimizer_lib.learning_rate(state.optimizer)
+        logs["weight_norm"] = float(weight_norm().numpy())
+        if math.isnan(logs.get("gradient_norm", 0.0)):
+            del logs["gradient_norm"]
         return logs | (state.loss_scale.logs() if state.loss_scale else {})
 
     return train
@@ -134,6 +162,7 @@ def make_evaluate(
             start = time.monotonic()
             logs = _call(loop, iter(dataset), num_steps)
             seconds = time.monotonic() - start
+        del logs["input_wait_secs"]
         logs |= _speed(num_steps, seconds, global_batch_size)
         logs["learning_rate"] = optimizer_lib.learning_rate(state.optimizer)
         return logs | {"examples": int(logs["examples"])}

@@ -1,6 +1,7 @@
 """What the parts of a training run share."""
 
 import dataclasses
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -22,6 +23,8 @@ class Job:
     """Folder of the run; the chief writes it."""
     stop: tf.Variable
     """Set to 1 when this worker is asked to stop; as for `step`."""
+    count_flops: Callable[[], float] | None = None
+    """As for `usage`."""
 
 
 def make_stop() -> tf.Variable:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import keras
+import tensorflow as tf
 
 from errors import Interrupted
 from training import TrainConfig
@@ -25,9 +26,11 @@ from training import files
 from training import guard
 from training import metrics_log
 from training import preemption
+from training import profile
 from training import workers
 from training.inner_loop import Logs
 from training.job import Job
+from training.usage import Usage
 
 
 def run(
@@ -50,6 +53,14 @@ def run(
         Interrupted: if a worker was asked to stop, once all have saved.
     """
     state, config = job.state, job.config
+    train = profile.around(
+        train,
+        profile.parse(config.profile),
+        state.steps_done,
+        # Where TensorBoard finds the scalars of the same run.
+        tf.io.gfile.join(job.model_dir, "summaries", "train"),
+        workers.is_chief(job.strategy),
+    )
     if state.steps_done() >= config.train_steps or state.stopping.is_over():
         return evaluate()
     with preemption.calling(
@@ -66,12 +77,16 @@ def _run(
 ) -> Logs:
     state, config = job.state, job.config
     step, epoch = state.steps_done(), 0
+    usage = Usage(job.strategy, job.count_flops)
+    train = usage.timed("train", train)
     writer = checkpoint_writer.Writer(
         job.strategy,
         job.model_dir,
         config.checkpoints_to_keep,
         config.checkpoint_errors,
     )
+    save = usage.timed("checkpoint", writer.save)
+    evaluate = usage.timed("eval", evaluate)
     evaluate_at = _make_evaluate_at(job, evaluate, writer)
     hooks = _start_hooks(callbacks, state.model)
     last = False
@@ -81,6 +96,7 @@ def _run(
         logs = train(steps_to_boundary(first, config))
         interrupted = logs.pop("interrupted", 0) > 0
         step = state.steps_done()
+        logs = usage.describe(logs)
         _record(job, step, "train", logs)
         last = step == config.train_steps
         evaluation: Logs = {}
@@ -93,7 +109,7 @@ def _run(
             last or interrupted or _is_due(step, config.checkpoint_every_steps)
         )
         if saved:
-            writer.save(state.variables(), step)
+            save(state.variables(), step)
         hooks.on_train_batch_end(step, dict(logs))
         epoch += _end_epoch(hooks, epoch, logs, evaluation)
         if interrupted and not last:
@@ -106,7 +122,7 @@ def _run(
                 evaluation = evaluate_at(first, step, logs)
                 epoch += _end_epoch(hooks, epoch, logs, evaluation)
             if not saved:
-                writer.save(state.variables(), step)
+                save(state.variables(), step)
     writer.wait()
     hooks.on_train_end(logs)
     return evaluation
@@ -160,6 +176,9 @@ def steps_to_boundary(step: int, config: TrainConfig) -> int:
         config.checkpoint_every_steps,
     )
     to_next = [every - step % every for every in intervals if every]
+    window = profile.parse(config.profile)
+    if window:
+        to_next += [edge - step for edge in window[:2] if edge > step]
     return min(config.train_steps - step, *to_next)
 
 

@@ -11,7 +11,9 @@ import json
 import math
 import re
 import time
+from collections.abc import Iterator
 from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 
@@ -44,6 +46,24 @@ def steps(model_dir: str) -> set[int]:
     if files.is_object_store(model_dir):
         return set(_steps_of_files(model_dir).values())
     return {step for line in _read(model_dir) if (step := _step_of(line)) >= 0}
+
+
+def read(model_dir: str, after: int = -1) -> Iterator[dict[str, Any]]:
+    """Yields what the lines of the steps after `after` hold, in their order.
+
+    A torn line is passed over. On an object store only what is yielded is
+    fetched.
+    """
+    if files.is_object_store(model_dir):
+        found = _steps_of_files(model_dir)
+        paths = sorted(path for path in found if found[path] > after)
+    else:
+        path = _path(model_dir)
+        paths = [path] if tf.io.gfile.exists(path) else []
+    for path in paths:
+        with tf.io.gfile.GFile(path) as file:
+            values = map(_parse, file)
+            yield from (v for v in values if v and v["step"] > after)
 
 
 def cut(model_dir: str, step: int) -> None:
@@ -80,10 +100,16 @@ def _read(model_dir: str) -> list[str]:
 
 def _step_of(line: str) -> int:
     """Returns the step of a line, or -1 if the line is torn."""
+    return _parse(line).get("step", -1)
+
+
+def _parse(line: str) -> dict[str, Any]:
+    """Returns what a line holds; nothing if the line is torn."""
     try:
-        return int(json.loads(line)["step"])
+        values = json.loads(line)
+        return values | {"step": int(values["step"])}
     except (ValueError, KeyError, TypeError):
-        return -1
+        return {}
 
 
 def _path(model_dir: str) -> str:

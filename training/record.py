@@ -1,7 +1,6 @@
 """What a run leaves behind for other tools: run.json.
 
-It says what was asked, on what it ran, and each time it was started. Times
-are seconds since 1970, UTC.
+What was asked, on what it ran, and each start. Times: seconds since 1970, UTC.
 """
 
 import json
@@ -31,6 +30,8 @@ _FIXED = (
     "dataset",
     "global_batch_size",
     "shard_by",
+    "class_weights",
+    "augmentation",
     "model",
     "model_options",
     "dtype_policy",
@@ -40,6 +41,7 @@ _FIXED = (
     "global_clipnorm",
     "ema_momentum",
     "early_stopping",
+    "initial_model",
 )
 # What decides how a checkpoint is read.
 _EVALUATED = ("model", "model_options", "ema_momentum")
@@ -84,10 +86,9 @@ def begin(
     config: Config,
     model: keras.Model,
     step: int,
+    flags: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Takes the folder, and writes run.json.
-
-    Takes back the metrics of steps that are to be run again.
+    """Takes the folder, writes run.json, drops the metrics of later steps.
 
     Args:
         strategy: All its workers must call this; the chief writes.
@@ -95,6 +96,7 @@ def begin(
         config: Group → flag → value.
         model: What is trained.
         step: The step this start continues from.
+        flags: `--name=value` of those that are not at their defaults.
 
     Returns:
         The content of run.json; empty on a worker that is not chief.
@@ -114,6 +116,7 @@ def begin(
     content = {
         "command": sys.argv,
         "config": config,
+        "flags": flags,
         "versions": origin.versions(),
         "git": origin.describe_git(),
         "strategy": {
@@ -225,7 +228,8 @@ def _check_same(before: Config, now: Config, fixed: tuple[str, ...]) -> None:
     if fixed == _FIXED and new["learning_rate_schedule"].startswith("cosine"):
         fixed = (*fixed, "train_steps")  # the schedule ends there
     for name in fixed:
-        if old.get(name) != new[name]:
+        # Flags that came later are empty in an older run.
+        if old.get(name, "") != new[name]:
             raise RequestError(
                 f"--{name}={_word(new[name])}: the run to continue has "
                 f"{_word(old.get(name))}; give the same, or choose another "

@@ -8,6 +8,7 @@ import tensorflow as tf
 from errors import RequestError
 from training import TrainConfig
 from training import average
+from training import initial_model
 from training import loss_scale as loss_scale_lib
 from training import optimizer as optimizer_lib
 from training import randomness
@@ -72,13 +73,16 @@ def create(model: keras.Model, config: TrainConfig) -> TrainState:
 
     Args:
         model: Built in the same scope.
-        config: Its flags of optimizer, average and stopping.
+        config: Its flags of optimizer, average and stopping, and of layers
+            that are not to be trained.
 
     Raises:
         RequestError: if the model is not built, was built outside the scope,
-            has nothing to train, or two variables of the same name.
+            has nothing to train, or two variables of the same name; or as
+            `initial_model.freeze`.
     """
     _check_model(model)
+    initial_model.freeze(model, config.initial_model)
     step = tf.Variable(
         0,
         dtype=tf.int64,

@@ -20,6 +20,7 @@ from training import average
 from training import forward
 from training import gradients as gradients_lib
 from training import inner_loop
+from training import notes
 from training import randomness
 from training import statistics as statistics_lib
 from training.forward import Batch
@@ -90,7 +91,9 @@ def make_train_step(
         # As precise as the weights, for which a float64 run asks.
         dtype = keras.config.dtype_policy().variable_dtype
         loss = keras.metrics.Mean(name="loss", dtype=dtype)
-        metrics = [loss, *task.make_metrics()]
+        # Of the first step of an inner loop, before clipping.
+        norm = keras.metrics.Mean(name="gradient_norm")
+        metrics = [loss, norm, *task.make_metrics()]
     forward_backward = forward.make_forward_backward(
         strategy, state, task, global_batch_size, config
     )
@@ -168,7 +171,7 @@ def _make_compute(
 ) -> Compute:
     """Returns the part of a step up to the gradients to apply."""
     replicas = strategy.num_replicas_in_sync
-    loss_metric, *task_metrics = metrics
+    loss_metric, norm_metric, *task_metrics = metrics
     seeds = randomness.seeds_of(state.model)
     # One replica has nothing to average, but a skipped step to undo.
     needed = replicas > 1 or state.loss_scale is not None
@@ -208,27 +211,15 @@ def _make_compute(
             finite = gradients_lib.are_finite(gradients)
         for variable, old, new in zip(statistics, before, after, strict=True):
             variable.assign(tf.where(finite, new / replicas, old))
+        is_due = tf.equal(state.step % config.steps_per_loop, 0)
+        is_due = tf.logical_and(is_due, finite)
+        notes.gradient_norm(norm_metric, gradients, is_due)
+        notes.loss(loss_metric, loss, finite, state.loss_scale is not None)
         if config.global_clipnorm is not None:
             gradients = gradients_lib.clip(gradients, config.global_clipnorm)
-        _note_loss(loss_metric, loss, finite, state)
         return gradients, finite, votes
 
     return compute
-
-
-def _note_loss(
-    metric: keras.metrics.Mean,
-    loss: tf.Tensor,
-    finite: tf.Tensor,
-    state: TrainState,
-) -> None:
-    if state.loss_scale is None:
-        metric.update_state(loss)
-        return
-    # The loss of a skipped step counts only if it is a number.
-    counts = tf.logical_or(finite, tf.math.is_finite(loss))
-    loss = tf.where(counts, loss, tf.zeros_like(loss))
-    metric.update_state(loss, tf.cast(counts, loss.dtype))
 
 
 def _first(strategy: tf.distribute.Strategy, values: Any) -> tf.Tensor:

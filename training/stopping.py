@@ -84,7 +84,7 @@ class Stopping:
         """Notes an evaluation; returns whether it is the best so far."""
         name = self.name(evaluation)
         value, best = evaluation[name], float(self.best.numpy())
-        less = any(word in name for word in _LESS_IS_BETTER)
+        less = less_is_better(name)
         if self.mode != "auto":
             less = self.mode == "min"
         better = value < best if less else value > best
@@ -94,6 +94,11 @@ class Stopping:
             return True
         self.stale.assign_add(1)
         return False
+
+
+def less_is_better(name: str) -> bool:
+    """Returns whether a metric of this name is the better the lower it is."""
+    return any(word in name for word in _LESS_IS_BETTER)
 
 
 def create(early_stopping: str) -> Stopping:

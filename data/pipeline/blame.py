@@ -65,14 +65,18 @@ def find(
     )
     if not why:
         return ""
-    index = next(iter(indices.skip(place)))
-    return f"example {index} of split {split}: {why}"
+    index = int(next(iter(indices.skip(place))))
+    which = f"example {index} of split {split}"
+    if hasattr(module, "describe"):
+        which += f" ({module.describe(config, split, index)})"
+    return f"{which}: {why}"
 
 
 def reason(error: tf.errors.OpError) -> str:
     """Returns TensorFlow's reason in one line, without what is around it."""
     lines = [
-        _AROUND.sub("", line).strip() for line in error.message.split("\n")
+        _AROUND.sub("", line).strip().rstrip(".")
+        for line in error.message.split("\n")
     ]
     return next(filter(None, lines), type(error).__name__)
 

@@ -52,21 +52,21 @@ def check_example(received: Any, info: DatasetInfo, config: DataConfig) -> None:
     """Compares one example with what the module's info says of it.
 
     Args:
-        received: `(features, labels)`, `tf.TensorSpec`s or tensors of one
-            example.
+        received: What `example_spec` describes, `tf.TensorSpec`s or tensors
+            of one example.
         info: What the module promised.
         config: For the message.
 
     Raises:
         RequestError: if structure, shape or dtype differ.
     """
-    promised = (info.features, info.labels)
+    promised = example_spec(info)
     try:
         tf.nest.assert_same_structure(promised, received)
     except (TypeError, ValueError) as error:
         raise RequestError(
             f"--dataset={config.dataset}: an example is {received}, but info "
-            f"says (features, labels) = {promised}; make them agree."
+            f"says {_names(info)} = {promised}; make them agree."
         ) from error
     found = tf.nest.flatten(received)
     for (name, spec), tensor in zip(_named(info), found, strict=True):
@@ -85,7 +85,8 @@ def check_arrays(
     """Checks that all arrays hold the `num_examples` that info says.
 
     Args:
-        arrays: `(features, labels)`, tensors with the examples first.
+        arrays: `(features, labels)`, and weights if info says so, tensors
+            with the examples first.
         num_examples: What the module's info says of this split.
         split: For the message.
         config: For the message.
@@ -102,11 +103,25 @@ def check_arrays(
             )
 
 
+def example_spec(info: DatasetInfo) -> tuple[Any, ...]:
+    """Describes an example: (features, labels), or with a weight `[]`."""
+    if info.has_weights:
+        return info.features, info.labels, tf.TensorSpec([], tf.float32)
+    return info.features, info.labels
+
+
+def _names(info: DatasetInfo) -> str:
+    if info.has_weights:
+        return "(features, labels, weight)"
+    return "(features, labels)"
+
+
 def _named(info: DatasetInfo) -> list[tuple[str, tf.TensorSpec]]:
     """Lists the specs with their names, in the order of `tf.nest.flatten`."""
-    if not isinstance(info.features, dict):
-        return [("features", info.features), ("labels", info.labels)]
-    features = [
-        (f"features {key}", info.features[key]) for key in info.features
-    ]
-    return [*sorted(features), ("labels", info.labels)]
+    features, *others = example_spec(info)
+    named = [("features", features)]
+    if isinstance(features, dict):
+        named = sorted(
+            (f"features {key}", spec) for key, spec in features.items()
+        )
+    return [*named, *zip(("labels", "weights"), others, strict=False)]

@@ -15,6 +15,7 @@ from data import DataConfig
 from data import DatasetInfo
 from data.pipeline import contract
 from data.pipeline import skip
+from data.pipeline import weights as weights_lib
 
 
 def apply(
@@ -57,13 +58,15 @@ def batch(
     if config.skip_bad_examples:
         decode = functools.partial(rows, module, config, split, look_up)
         batches = skip.batch(
-            decode, elements, (info.features, info.labels), size
+            decode, elements, contract.example_spec(info), size
         )
     else:
         decoded = _decode(module, config, split, look_up, elements)
         batches = decoded.batch(size, drop_remainder=True)
     return batches.map(
-        lambda example, weights: _ensure((*example, weights), spec)
+        lambda example, weights: _ensure(
+            weights_lib.join(example, weights), spec
+        )
     )
 
 
@@ -84,7 +87,7 @@ def rows(
         RequestError: if the examples differ from the module's info.
     """
     info = contract.load_info(module, config)
-    spec = (info.features, info.labels)
+    spec = contract.example_spec(info)
     decoded = _decode(module, config, split, look_up, elements)
     return apply(lambda example: _ensure(example, spec), decoded)
 
@@ -119,6 +122,8 @@ def _decode(
         elements = apply(fn, elements)
     info = contract.load_info(module, config)
     contract.check_example(elements.element_spec[0], info, config)
+    if info.has_weights:
+        elements = apply(weights_lib.refuse_bad, elements)
     return elements
 
 

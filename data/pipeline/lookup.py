@@ -17,6 +17,7 @@ from data import DatasetInfo
 from data.pipeline import contract
 from data.pipeline import decode
 from data.pipeline import order
+from data.pipeline import weights as weights_lib
 
 # Looking up several steps at once costs less than each alone (measured: 1.3
 # times the examples/s), as long as little memory waits.
@@ -49,7 +50,9 @@ def look_up(
     if hasattr(module, "arrays") and not hasattr(module, "preprocess"):
         # Whole batches at a time, and nothing in it can fail.
         return shares.map(
-            order.plain(lambda index, weights: (*look_up(index), weights))
+            order.plain(
+                lambda index, weights: weights_lib.join(look_up(index), weights)
+            )
         ).unbatch()
     elements = shares.unbatch().unbatch()
     return decode.batch(module, config, split, elements, size, look_up)
@@ -69,7 +72,7 @@ def by_index(
 def _load_arrays(
     module: types.ModuleType, config: DataConfig, split: str
 ) -> Any:
-    """Loads `(features, labels)` as tensors and checks them."""
+    """Loads what the module has as tensors and checks them."""
     info = contract.load_info(module, config)
     # Tensors, which a dataset refers to; arrays would be copied into its
     # graph. On the host, because that is where datasets run.
@@ -81,6 +84,8 @@ def _load_arrays(
     if not hasattr(module, "preprocess"):
         example = tf.nest.map_structure(lambda array: array[0], arrays)
         contract.check_example(example, info, config)
+        if info.has_weights:
+            weights_lib.check_array(arrays[2], split, config)
     return arrays
 
 

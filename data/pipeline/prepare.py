@@ -1,13 +1,14 @@
 """One worker's share of a dataset: the order of all steps of preparation.
 
-    order and shuffle → shard → look up or decode → batch → prefetch
+    order and shuffle → shard → look up or decode → batch
+        → weigh classes → augment (both in training only) → prefetch
 
 Sharding comes before anything expensive: a worker decodes and computes only
 its own rows. Batches are per-replica batches `(features, labels, weights)` of
 static size G / R, dealt as `tf.distribute` hands them out: for each step one
 for every replica of this worker. Weights are float32 `[G / R]`, 0 in rows
-that only pad an evaluation or were skipped as unreadable, else 1. Pure
-tf.data; knows no strategy.
+that only pad an evaluation or were skipped as unreadable, else 1, or what the
+dataset and `--class_weights` say, never 0. Pure tf.data; knows no strategy.
 
 W workers (input pipelines), R replicas in all, R / W on each worker, G global
 batch size.
@@ -19,6 +20,8 @@ from typing import Any
 import tensorflow as tf
 
 from data import DataConfig
+from data.pipeline import augment
+from data.pipeline import class_weights
 from data.pipeline import contract
 from data.pipeline import decode
 from data.pipeline import lookup
@@ -30,12 +33,17 @@ from errors import RequestError
 def element_spec(module: types.ModuleType, config: DataConfig) -> Any:
     """Describes a batch, `(features, labels, weights)`, of unknown size.
 
-    Reads no data: the module's info says it all.
+    Reads no data: the module's info says it all. The first to be asked, it
+    also refuses what does not fit the dataset.
 
     Raises:
-        RequestError: if info leaves a dimension unknown.
+        RequestError: if info leaves a dimension unknown, or class weights or
+            the augmentation cannot be had of such a dataset.
     """
-    return decode.batch_spec(contract.load_info(module, config), None)
+    info = contract.load_info(module, config)
+    class_weights.check(module, config, info)
+    augment.load(config, info)
+    return decode.batch_spec(info, None)
 
 
 def num_eval_steps(module: types.ModuleType, config: DataConfig) -> int:
@@ -63,7 +71,7 @@ def train_dataset(
 
     Raises:
         RequestError: if the module breaks its contract, or if it cannot be
-            read as `config.shard_by` asks.
+            read as `config` asks.
     """
     info = contract.load_info(module, config)
     if contract.find_kind(module, config) == "source":
@@ -80,6 +88,10 @@ def train_dataset(
         weights = tf.data.Dataset.from_tensors(tf.ones([size])).repeat()
         rows = tf.data.Dataset.zip((indices, weights))
         batches = lookup.look_up(module, config, "train", context, rows)
+    batches = class_weights.apply(module, config, batches)
+    change = augment.load(config, info)
+    if change:
+        batches = augment.apply(change, batches, context, seed=seed, step=step)
     # Said to be endless, a distributed dataset keeps its static shapes.
     endless = tf.data.experimental.assert_cardinality(
         tf.data.INFINITE_CARDINALITY

@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from data import DataConfig
+from data.pipeline import augment
 from data.pipeline import contract
 from data.pipeline import decode
 from errors import RequestError
@@ -26,8 +27,8 @@ def check(module: types.ModuleType, config: DataConfig) -> None:
     """Looks for Python and for local files in the graphs of both splits.
 
     Nothing is read. A path that the graph computes is not found. Afterwards
-    the module is forgotten: a connection takes the tables it has made from it,
-    so it must be imported once more.
+    the module is forgotten, as is that of an augmentation: a connection takes
+    the tables it has made from it, so it must be imported once more.
 
     Args:
         module: The dataset.
@@ -67,12 +68,20 @@ def _elements(
         elements = tf.data.Dataset.range(1).map(
             lambda index: module.example(config, split, index)
         )
-    if not hasattr(module, "preprocess"):
+    if hasattr(module, "preprocess"):
+        # In pairs, because `map` would take an element's parts apart.
+        pairs = tf.data.Dataset.zip((elements, tf.data.Dataset.range(1)))
+        elements = decode.apply(
+            lambda element: module.preprocess(config, split, element), pairs
+        ).map(lambda example, _: example)
+    change = augment.load(config, contract.load_info(module, config))
+    if not change or split == "eval":
         return elements
-    # In pairs, because `map` would take an element's parts apart.
-    pairs = tf.data.Dataset.zip((elements, tf.data.Dataset.range(1)))
-    return decode.apply(
-        lambda element: module.preprocess(config, split, element), pairs
+    # Like the module, it may hold tables of this connection.
+    sys.modules.pop(change.__module__, None)
+    seed = tf.zeros([2], tf.int32)
+    return elements.map(
+        lambda features, labels, *_: change(features, labels, seed)
     )
 
 
@@ -90,7 +99,12 @@ def _nodes(dataset: tf.data.Dataset) -> Iterator[Any]:
 
 
 def _check_paths(node: Any, split: str, config: DataConfig) -> None:
-    for text in node.attr["value"].tensor.string_val:
+    tensor = node.attr["value"].tensor
+    if tensor.dtype != tf.string.as_datatype_enum:
+        return
+    # Several strings are packed in a way that only TensorFlow reads.
+    texts = tf.io.parse_tensor(tensor.SerializeToString(), tf.string)
+    for text in tf.reshape(texts, [-1]).numpy():
         path = os.fsdecode(text)
         # A word that happens to be the name of a file is no path.
         if os.sep in path and "\0" not in path and os.path.isfile(path):

@@ -17,6 +17,7 @@ from flags import registry
 from flags.command_line import Configs
 from model import ModelConfig
 from strategies import StrategyConfig
+from tests.processes import ROOT
 from training import RunConfig
 from training import TrainConfig
 
@@ -31,19 +32,28 @@ ARGUMENTS = {
     "digits": "",
     "linear_systems": ":size=4,examples=100",
     "synthetic": ":shape=32x32x3,classes=3,examples=16",
+    "text": f":{ROOT / 'LICENSE'},length=64",
 }
-NO_DATA_HERE = {"tfds": "needs a download: tests/data/test_tfds.py"}
+NO_DATA_HERE = {
+    "images": "needs a folder: tests/data/test_images.py",
+    "tfds": "needs a download: tests/data/test_tfds.py",
+    "tfrecord": "needs a folder: tests/data/test_tfrecord.py",
+}
 OPTIONS = {
     "keras_application": ("name=MobileNetV2", "resize=32"),
     "equilibrium": ("units=8", "filters=4", "maximum_iterations=3"),
+    "transformer": ("layers=1", "width=8", "heads=2"),
 }
 # Model → datasets that it takes, and part of the sentence with which it refuses
-# the others; a model that is not listed takes them all.
+# the others; a model that is not listed takes all but text, whose labels are
+# one for each token.
 IMAGES = {"digits", "synthetic"}
+ONE_LABEL = (set(ARGUMENTS) - {"text"}, "default loss of its task needs")
 TAKES = {
     "cnn": (IMAGES, "height, width"),
     "keras_application": (IMAGES, "height, width"),
     "solver": ({"linear_systems"}, "use --dataset=linear_systems"),
+    "transformer": ({"text"}, "use --dataset=text"),
 }
 
 # 35 s each on two cores: tracing 50 batch normalizations on each replica.
@@ -78,7 +88,7 @@ def _configs(model, dataset, strategy, model_dir) -> Configs:
 @pytest.mark.parametrize(("model", "dataset", "strategy"), CELLS)
 def test_trains_and_evaluates(tmp_path, model, dataset, strategy) -> None:
     configs = _configs(model, dataset, strategy, tmp_path)
-    takes, refusal = TAKES.get(model, ({dataset}, ""))
+    takes, refusal = TAKES.get(model, ONE_LABEL)
     if dataset not in takes:
         with pytest.raises(RequestError, match=refusal):
             train.run(configs)

@@ -16,11 +16,24 @@ def test_argument_follows_the_colon() -> None:
         ({"global_batch_size": 0}, "--global_batch_size=0.*1 or more"),
         ({"skip_bad_examples": -1}, "--skip_bad_examples=-1.*0 or more"),
         ({"shard_by": "rows"}, "--shard_by=rows.*examples or files"),
+        ({"class_weights": "even"}, "--class_weights=even: must be balanced"),
+        ({"class_weights": "0:1,0:2"}, "0:1,0:2: .*each class once"),
+        ({"class_weights": "0:-1"}, "0:-1: .*no weight below 0"),
+        ({"class_weights": "0:nan"}, "0:nan: .*no weight below 0"),
+        ({"class_weights": "-1:1"}, "-1:1: must be balanced"),
+        ({"class_weights": "0:1,"}, "0:1,: must be balanced"),
+        ({"augmentation": "a:b=1"}, "--augmentation=a:b=1: takes no argument"),
     ],
 )
 def test_rejects_bad_config(values: dict, message: str) -> None:
     with pytest.raises(RequestError, match=message):
         DataConfig(**values)
+
+
+def test_reads_class_weights() -> None:
+    config = DataConfig(class_weights="0:1,3:2.5")
+    assert config.read_class_weights() == {0: 1.0, 3: 2.5}
+    assert DataConfig(class_weights="balanced").read_class_weights() == {}
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_flags_match_fields_and_defaults(module: str) -> None:
 
 def test_number_of_flags_stays_within_budget() -> None:
     by_module = flags.FLAGS.flags_by_module_dict()
-    assert sum(len(by_module[module]) for module in GROUPS) <= 48
+    assert sum(len(by_module[module]) for module in GROUPS) <= 56
 
 
 def test_defaults_are_the_default_configs() -> None:
@@ -105,6 +105,19 @@ def test_float64_gradients_are_not_rounded() -> None:
     )
     with pytest.raises(RequestError, match="--gradient_compression=bfloat16"):
         command_line.check(configs)
+
+
+def test_a_path_of_a_checkpoint_stands_for_the_folder() -> None:
+    path = "runs/a/best/step-5"
+    config = command_line.RunConfig(mode="evaluate", checkpoint=path)
+    strategy = command_line.StrategyConfig(strategy="multi_worker_mirrored")
+    command_line.check(command_line.Configs(run=config, strategy=strategy))
+    with pytest.raises(RequestError, match="leave out --model_dir"):
+        command_line.RunConfig(
+            mode="evaluate", checkpoint=path, model_dir="runs/a"
+        )
+    with pytest.raises(RequestError, match="follow needs --model_dir"):
+        command_line.RunConfig(mode="follow")
 
 
 def test_several_workers_need_a_folder() -> None:
@@ -185,6 +198,8 @@ def test_help_imports_no_tensorflow() -> None:
         ("--strategy=mirrord", "--strategy=mirrord: must be one of.*mirrored"),
         ("--model=resnet", "--model=resnet: must be one of"),
         ("--dataset=mnist", "--dataset=mnist: must be one of"),
+        ("--augmentation=flip", "--augmentation=flip: must be one of flip_and"),
+        ("--class_weights=0:x", "--class_weights=0:x: must be balanced"),
         ("--train_steps=0", "--train_steps=0: must be"),
         ("--steps_per_loop=-1", "--steps_per_loop=-1: must be"),
         ("--learning_rate=nan", "--learning_rate=nan: must be"),
@@ -200,7 +215,12 @@ def test_help_imports_no_tensorflow() -> None:
         ("--dtype_policy=int8", "--dtype_policy=int8: must be one of"),
         ("--shard_by=hosts", "--shard_by=hosts: must be"),
         ("--gradient_compression=int8", "=int8: must be one of none, bfloat16"),
-        ("--export=onnx", "--export=onnx: must be one of"),
+        ("--export=keras,tflite", "--export=tflite: must be one of keras,"),
+        (
+            "--checkpoint=last",
+            "--checkpoint=last: must be newest, best, a step",
+        ),
+        ("--checkpoint=best", "--checkpoint=best: goes with --mode=evaluate"),
         ("--checkpoint_errors=no", "must be one of stop, continue"),
         ("--callbacks=progresss_", "--callbacks=progresss_.*mean progress"),
         ("--weight_decay=-1", "--weight_decay=-1"),

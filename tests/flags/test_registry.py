@@ -7,7 +7,11 @@ from flags import registry
 
 
 def test_lists_public_modules_only() -> None:
-    assert registry.names("training.callbacks") == ["progress", "summaries"]
+    assert registry.names("training.callbacks") == [
+        "progress",
+        "report",
+        "summaries",
+    ]
     assert "layers" not in registry.names("model")
     assert "pipeline" not in registry.names("data")
     assert not [n for n in registry.names("strategies") if n.startswith("_")]
@@ -52,3 +56,23 @@ def test_an_import_error_inside_a_module_passes(tmp_path, monkeypatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="no_such_thing"):
         registry.load("model", "users.broken", "model")
+
+
+def test_a_class_of_the_users_is_found(tmp_path, monkeypatch) -> None:
+    (tmp_path / "users_classes.py").write_text("class Mine: pass")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = registry.load_or_class("model", "users_classes.Mine", "model")
+    assert found.__name__ == "Mine"
+    sys.modules.pop("users_classes")
+
+
+@pytest.mark.parametrize("name", ["mlp", "model.mlp"])
+def test_a_module_is_found_where_a_class_may_be(name: str) -> None:
+    found = registry.load_or_class("model", name, "model")
+    assert found.__name__ == "model.mlp"
+
+
+@pytest.mark.parametrize("name", ["no_such_package.Net", "json.Net", "Net"])
+def test_refuses_a_class_that_is_not_there(name: str) -> None:
+    with pytest.raises(RequestError, match=f"--model={name}"):
+        registry.load_or_class("model", name, "model")

@@ -1,6 +1,7 @@
 """`python train.py` as a user types it."""
 
 import json
+import re
 
 import pytest
 
@@ -30,6 +31,8 @@ def test_trains_evaluates_and_says_what_to_do_next(tmp_path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "1 worker, 1 replica; here: CPU:0" in done.stdout
+    # TensorFlow's notes on its start are not among what is said.
+    assert not re.search("^(WARNING: All log|I0000 )", done.stderr, re.M)
     assert f"Starting at step 0 of 20; everything is in {tmp_path}" in (
         done.stdout
     )
@@ -41,11 +44,14 @@ def test_trains_evaluates_and_says_what_to_do_next(tmp_path) -> None:
         "lock",
         "run.json",
         "metrics.jsonl",
+        "train.log",
         "best",
         "checkpoints",
         "summaries",
         "export",
     }
+    flags = json.loads((tmp_path / "run.json").read_text())["flags"]
+    assert {"--train_steps=20", "--model=mlp"} <= set(flags)
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     parsed = [json.loads(line) for line in lines]
     common = {
@@ -58,9 +64,22 @@ def test_trains_evaluates_and_says_what_to_do_next(tmp_path) -> None:
         "steps_per_sec",
         "examples_per_sec",
     }
+    more = {
+        "eval": {"examples"},
+        "train": {
+            "gradient_norm",
+            "weight_norm",
+            "examples_per_sec_per_replica",
+            "flops_per_step",
+            "input_wait_share",
+            "eval_share",
+            "checkpoint_share",
+            "goodput",
+            "peak_memory_mb",
+        },
+    }
     for line in parsed:
-        extra = {"examples"} if line["split"] == "eval" else set()
-        assert set(line) == common | extra
+        assert set(line) == common | more[line["split"]]
     assert parsed[-1]["examples"] == 359
 
 

@@ -153,6 +153,9 @@ def test_a_shared_folder_belongs_to_the_chief(tmp_path) -> None:
     assert "step 1/20" in done[0].stdout
     assert "step 1/20" not in done[1].stdout
     _check_kept(tmp_path)
+    # Drawn from what the chief computes alone, while the other goes on.
+    (events,) = (tmp_path / "summaries" / "eval").iterdir()
+    assert b"predictions/confusion_matrix" in events.read_bytes()
     content = json.loads((tmp_path / "run.json").read_text())
     assert content["strategy"]["workers"] == 2
     reader = tf.train.load_checkpoint(tmp_path / "checkpoints" / "step-20")

@@ -72,7 +72,7 @@ def test_learns_to_need_fewer_iterations(tmp_path: Path) -> None:
                 train_steps=500,
                 learning_rate=0.05,
                 callbacks=(),
-                export="keras",
+                export=("keras",),
             ),
         )
     )

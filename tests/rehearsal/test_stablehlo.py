@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import tensorflow as tf
 
 from rehearsal import stablehlo
@@ -28,6 +29,22 @@ def test_accepted_has_a_reshape_for_a_copy() -> None:
         "%2 = stablehlo.reshape %0 : (tensor<4x8xf32>) -> tensor<4x8xf32> "
         "loc(#loc2)" in text
     )
+
+
+def test_accepted_has_a_byte_for_each_boolean() -> None:
+    """What TensorFlow writes today, read as jaxlib reads it."""
+    mask = np.tril(np.ones([3, 13, 17], bool))
+
+    @tf.function(jit_compile=True, autograph=False)
+    def masked(x: tf.Tensor) -> tf.Tensor:
+        return tf.where(tf.constant(mask), x, 0.0)
+
+    compiled = masked.experimental_get_compiler_ir(tf.TensorSpec(mask.shape))
+    text = stablehlo.accepted(compiled(stage="stablehlo"))
+
+    found = re.findall(r'dense<"0x(\w+)"> : tensor<3x13x17xi1>', text)
+    values = np.frombuffer(bytes.fromhex(found[0]), np.uint8)
+    np.testing.assert_array_equal(values.reshape(mask.shape), mask)
 
 
 def test_users_of_what_a_compiler_names() -> None:

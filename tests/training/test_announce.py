@@ -45,14 +45,21 @@ def test_result_leaves_out_speed_and_rate(capsys) -> None:
 def test_commands_to_go_on(strategy_of, capsys, monkeypatch) -> None:
     words = "train.py|--model=a b|--train_steps=9|--model_dir|x".split("|")
     monkeypatch.setattr(sys, "argv", words)
-    config = TrainConfig(train_steps=9, export="keras")
+    config = TrainConfig(train_steps=9, export=("keras",))
     announce.next_commands(strategy_of(1), "runs/a", config)
-    look, go_on, exported = capsys.readouterr().out.splitlines()
+    look, page, go_on, exported = capsys.readouterr().out.splitlines()
     assert look.endswith("-m tensorboard.main --logdir runs/a")
+    assert page.endswith("-m training.report runs/a")
     assert go_on.endswith(
         "train.py '--model=a b' --model_dir=runs/a --train_steps=18"
     )
     assert exported.endswith("runs/a/export")
+
+
+def test_a_page_that_is_there_needs_no_command(strategy_of, capsys) -> None:
+    config = TrainConfig(callbacks=("report",))
+    announce.next_commands(strategy_of(1), "runs/a", config)
+    assert "As a page:   runs/a/report.html\n" in capsys.readouterr().out
 
 
 def test_a_schedule_with_an_end_cannot_be_prolonged(

@@ -124,8 +124,9 @@ def test_best_is_what_best_json_says(tmp_path, strategy_of) -> None:
 @pytest.mark.parametrize(
     ("which", "message"),
     [
-        (checkpoint.BEST, r"best\.json does not say which .* is the best"),
-        (6, "step-6 cannot be used: its marker cannot be read"),
+        (checkpoint.BEST, r"best\.json does not say .* the best; .* has 4, 5"),
+        (6, r"has no checkpoint 6; it has 4, 5\."),
+        (("best", 4), r"has no checkpoint best/step-4; it has 4, 5\."),
         (5, "step-5 cannot be used: its data has 10 bytes"),
     ],
 )
@@ -201,3 +202,41 @@ def test_refuses_what_does_not_fit(
     with pytest.raises(RequestError, match=message):
         checkpoint.restore(strategy, state.variables(), str(tmp_path))
     np.testing.assert_equal(_values(state), before)
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("newest", ("runs/a", checkpoint.NEWEST)),
+        ("best", ("runs/a", checkpoint.BEST)),
+        ("500", ("runs/a", 500)),
+        ("gs://b/run/best/step-7", ("gs://b/run", ("best", 7))),
+        ("checkpoints/step-7.index", (".", ("checkpoints", 7))),
+        (
+            "/x/checkpoints/step-7.data-00000-of-00001",
+            ("/x", ("checkpoints", 7)),
+        ),
+    ],
+)
+def test_a_word_says_which_checkpoint(word, expected) -> None:
+    assert checkpoint.find("runs/a", word) == expected
+
+
+@pytest.mark.parametrize("which", [5, ("best", 5), checkpoint.BEST])
+def test_the_best_is_found_when_others_of_its_time_are_gone(
+    tmp_path, strategy_of, which
+) -> None:
+    strategy = strategy_of(1)
+    state = _state(strategy, fill=3)
+    best = {"step": 5, "metric": "loss", "value": 1.0}
+    saving.save_best(strategy, state.variables(), str(tmp_path), best)
+    saving.save(strategy, _state(strategy).variables(), str(tmp_path), 9, 1)
+    fresh = _state(strategy)
+    variables = fresh.evaluated_variables()
+    assert checkpoint.restore(strategy, variables, str(tmp_path), which) == 5
+    for name in variables:
+        np.testing.assert_array_equal(
+            variables[name], state.variables()[name], name
+        )
+    with pytest.raises(RequestError, match=r"it has 9, best \(step 5\)\."):
+        checkpoint.restore(strategy, variables, str(tmp_path), 7)

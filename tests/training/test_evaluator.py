@@ -45,6 +45,12 @@ class Training:
         variables = self.state.variables()
         saving.save(self.strategy, variables, str(self.folder), step, keep)
 
+    def save_best(self, step: int) -> None:
+        self.save(step)
+        best = {"step": step, "metric": "loss", "value": 1.0}
+        variables = self.state.variables()
+        saving.save_best(self.strategy, variables, str(self.folder), best)
+
     def end(self, step: int) -> None:
         record.end(str(self.folder), self.content, step)
 
@@ -78,6 +84,35 @@ def test_evaluates_the_newest_alone(training, capsys) -> None:
     assert training.evaluated == [10]
     assert "Evaluation at step 10: loss 10" in capsys.readouterr().out
     assert not (training.folder / "evaluator").exists()
+
+
+@pytest.mark.parametrize(
+    ("word", "step"), [("newest", 15), ("best", 5), ("10", 10)]
+)
+def test_evaluates_the_checkpoint_that_is_asked_for(
+    training, capsys, word, step
+) -> None:
+    training.save_best(5)
+    training.save(10)
+    training.save(15)
+    training.config["run"]["checkpoint"] = word
+    assert training.run("evaluate") == {"loss": step}
+    assert f"Evaluation at step {step}: " in capsys.readouterr().out
+
+
+def test_a_path_says_the_folder_too(training) -> None:
+    training.save_best(5)
+    training.save(10)
+    path = str(training.folder / "best" / "step-5")
+    training.config["run"] |= {"model_dir": "", "checkpoint": path}
+    assert training.run("evaluate") == {"loss": 5.0}
+
+
+def test_a_checkpoint_that_is_not_there_is_refused(training) -> None:
+    training.save(10)
+    training.config["run"]["checkpoint"] = "7"
+    with pytest.raises(RequestError, match=r"no checkpoint 7; it has 10\."):
+        training.run("evaluate")
 
 
 def test_follows_until_the_training_has_ended(training) -> None:

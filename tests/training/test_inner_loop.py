@@ -1,3 +1,8 @@
+import math
+import time
+from types import SimpleNamespace
+from typing import Any
+
 import keras
 import numpy as np
 import pytest
@@ -77,6 +82,44 @@ def test_a_vote_ends_the_loop_after_its_step() -> None:
     assert (first["seen"], first["interrupted"]) == (3, False)
     second = loop(iterator, tf.constant(90, tf.int64))
     assert (second["seen"], second["interrupted"]) == (1, True)
+
+
+def test_says_how_long_batches_were_waited_for() -> None:
+    waits = []
+
+    def load(value: np.ndarray) -> np.ndarray:
+        # Until a clock has moved on, however fast the machine is.
+        start = time.monotonic()
+        while time.monotonic() < start + 0.02:
+            pass
+        waits.append(time.monotonic() - start)
+        return value
+
+    dataset = tf.data.Dataset.range(5).map(
+        lambda value: tf.numpy_function(load, [value], tf.int64)
+    )
+    loop = inner_loop.make(lambda value: None, [])
+    results = loop(iter(dataset), tf.constant(5, tf.int64))
+    assert float(results["input_wait_secs"]) >= sum(waits) >= 0.1
+
+
+def test_a_norm_that_no_step_took_is_left_out() -> None:
+    state = SimpleNamespace(
+        model=SimpleNamespace(trainable_variables=[keras.Variable([3.0, 4.0])]),
+        optimizer=keras.optimizers.SGD(),
+        loss_scale=None,
+        steps_done=lambda: 0,
+    )
+
+    def train(norm: float) -> dict[str, float]:
+        def compiled(iterator: Any, num_steps: tf.Tensor) -> dict[str, Any]:
+            return {"gradient_norm": tf.constant(norm)}
+
+        return inner_loop.make_train(compiled, "iterator", state, 64)(1)
+
+    assert train(2.0)["gradient_norm"] == 2.0
+    assert "gradient_norm" not in train(math.nan)
+    assert train(2.0)["weight_norm"] == 5.0
 
 
 def test_refuses_two_metrics_of_one_name() -> None:

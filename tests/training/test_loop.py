@@ -55,7 +55,12 @@ def run(tmp_path, strategy_of, monkeypatch):
             state.step.assign_add(num_steps)
             events.append(("train", num_steps))
             loss = (losses or {}).get(int(state.step.numpy()), 1.0)
-            return {"loss": loss, "steps_per_sec": 10.0, "accuracy": 0.5}
+            return {
+                "loss": loss,
+                "accuracy": 0.5,
+                "steps_per_sec": 10.0,
+                "examples_per_sec": 640.0,
+            }
 
         def evaluate() -> dict[str, float]:
             events.append(("evaluate", int(state.step.numpy())))
@@ -72,7 +77,8 @@ def run(tmp_path, strategy_of, monkeypatch):
                 events.append(("test_end", logs["loss"]))
 
             def on_epoch_end(self, epoch, logs) -> None:
-                events.append(("epoch_end", epoch, sorted(logs)))
+                shown = {"loss", "val_loss", "val_examples"} & set(logs)
+                events.append(("epoch_end", epoch, sorted(shown)))
 
         job = Job(strategy, state, config, str(tmp_path), make_stop())
         try:
@@ -116,6 +122,14 @@ def test_inner_loops_end_where_something_is_due(
     assert loop.steps_to_boundary(step, config) == expected
 
 
+@pytest.mark.parametrize(
+    ("step", "expected"), [(0, 4), (4, 1), (5, 2), (7, 1), (8, 2)]
+)
+def test_inner_loops_end_where_a_profile_does(step, expected) -> None:
+    config = _config(profile="5:7")
+    assert loop.steps_to_boundary(step, config) == expected
+
+
 def test_order_at_a_boundary(run) -> None:
     config = _config(
         train_steps=4,
@@ -124,7 +138,7 @@ def test_order_at_a_boundary(run) -> None:
         checkpoint_every_steps=2,
     )
     events, result = run(config)
-    logs = ["accuracy", "loss", "steps_per_sec", "val_examples", "val_loss"]
+    logs = ["loss", "val_examples", "val_loss"]
     assert events == [
         ("train", 2),
         ("evaluate", 2),
@@ -217,6 +231,12 @@ def test_one_line_of_metrics_for_each_inner_loop(run, tmp_path) -> None:
         (10, "train"),
         (10, "eval"),
     ]
+    shares = ("goodput", "eval_share", "checkpoint_share", "input_wait_share")
+    for line in lines:
+        if line["split"] == "train":
+            assert all(0 <= line[name] <= 1 for name in shares)
+    # Of what came before this inner loop.
+    assert lines[0]["eval_share"] == 0 < lines[3]["eval_share"]
 
 
 @pytest.mark.parametrize("replicas", [1, 2])

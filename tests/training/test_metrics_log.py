@@ -58,6 +58,22 @@ def test_steps_are_those_of_whole_lines(tmp_path) -> None:
     assert metrics_log.steps(str(tmp_path)) == {10, 20}
 
 
+def test_read_gives_what_the_lines_hold(tmp_path) -> None:
+    assert list(metrics_log.read(str(tmp_path))) == []
+    for step, loss in [(10, 1.0), (20, math.nan), (30, 0.5)]:
+        metrics_log.append(str(tmp_path), step, "train", {"loss": loss})
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"time": 1, "step": 4')
+    found = list(metrics_log.read(str(tmp_path)))
+    assert [(line["step"], line["loss"]) for line in found] == [
+        (10, 1.0),
+        (20, None),
+        (30, 0.5),
+    ]
+    later = metrics_log.read(str(tmp_path), after=20)
+    assert [line["step"] for line in later] == [30]
+
+
 def test_an_object_store_has_a_file_for_each_line(
     tmp_path, monkeypatch
 ) -> None:
@@ -68,6 +84,9 @@ def test_an_object_store_has_a_file_for_each_line(
         metrics_log.append(store, step, "train", {"loss": math.nan})
     metrics_log.append(store, 20, "eval", {"loss": 0.5})
     assert metrics_log.steps(store) == {3, 20, 100}
+    found = [(line["step"], line["split"]) for line in metrics_log.read(store)]
+    assert found == [(3, "train"), (20, "eval"), (20, "train"), (100, "train")]
+    assert [line["step"] for line in metrics_log.read(store, 20)] == [100]
     metrics_log.cut(store, 20)
     names = sorted(tf.io.gfile.listdir(f"{store}/metrics"))
     texts = [object_store.read(f"{store}/metrics/{name}") for name in names]

@@ -25,7 +25,8 @@ def _model() -> keras.Model:
 
 
 def _begin(strategy, model_dir, config, step=0) -> dict:
-    record.begin(strategy, str(model_dir), config, _model(), step)
+    flags = ("--seed=3",)
+    record.begin(strategy, str(model_dir), config, _model(), step, flags)
     return json.loads((model_dir / "run.json").read_text())
 
 
@@ -50,6 +51,7 @@ def test_run_json_says_what_ran_where(tmp_path, strategy_of, replicas) -> None:
         "numpy",
     }
     assert content["config"]["train"]["train_steps"] == 1500
+    assert content["flags"] == ["--seed=3"]
     assert content["starts"][0]["step"] == 0
     assert set(content["git"]) == {"commit", "dirty"}
     assert not content["order_depends_on_workers"]
@@ -100,7 +102,10 @@ def test_checkpoints_of_unknown_origin_are_refused(
         {"global_batch_size": 128},
         {"model": "cnn"},
         {"model_options": ("units=3",)},
+        {"initial_model": "a.keras:freeze=conv_*"},
         {"dataset": "synthetic"},
+        {"class_weights": "balanced"},
+        {"augmentation": "flip_and_shift"},
         {"dtype_policy": "float64"},
         {"optimizer": "sgd"},
         {"learning_rate_schedule": "cosine"},
@@ -142,6 +147,17 @@ def test_what_may_change_may_change(
     _begin(strategy, tmp_path, _config(tmp_path))
     _with_checkpoint(monkeypatch)
     config = _config(tmp_path, **changes)
+    assert record.open_run(strategy, config) == str(tmp_path)
+
+
+def test_a_run_from_before_there_was_a_flag_goes_on(
+    tmp_path, strategy_of, monkeypatch
+) -> None:
+    strategy, config = strategy_of(1), _config(tmp_path)
+    before = {**config, "data": {**config["data"]}}
+    del before["data"]["class_weights"]
+    _begin(strategy, tmp_path, before)
+    _with_checkpoint(monkeypatch)
     assert record.open_run(strategy, config) == str(tmp_path)
 
 

@@ -103,12 +103,33 @@ def test_refuses_python(functions: dict[str, Any], op: str) -> None:
         remote_host.check(_module(**functions), CONFIG)
 
 
-def test_refuses_local_files(tmp_path: pathlib.Path) -> None:
+def test_refuses_an_augmentation_in_python(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mine = types.ModuleType("augmentation_of.mine")
+
+    def augment(x: tf.Tensor, y: tf.Tensor, seed: tf.Tensor) -> Any:
+        del seed
+        return tf.ensure_shape(tf.py_function(abs, [x], tf.float32), [2]), y
+
+    augment.__module__ = mine.__name__
+    vars(mine)["augment"] = augment
+    monkeypatch.setitem(sys.modules, mine.__name__, mine)
+    config = DataConfig(dataset="mine", augmentation=mine.__name__)
+
+    with pytest.raises(RequestError, match="reading train runs Python"):
+        remote_host.check(_module(source=_rows), config)
+    # So that it is imported once more, in the connection.
+    assert mine.__name__ not in sys.modules
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_refuses_local_files(tmp_path: pathlib.Path, count: int) -> None:
     path = tmp_path / "rows.txt"
     path.write_text("1\n")
 
     def source(*_: Any) -> tf.data.Dataset:
-        return tf.data.TextLineDataset([str(path)])
+        return tf.data.TextLineDataset([str(path)] * count)
 
     with pytest.raises(RequestError, match=r"train is read from /.*rows.txt"):
         remote_host.check(_module(source=source), CONFIG)
@@ -127,8 +148,11 @@ def test_refuses_what_lies_in_a_local_folder_of_tfds(
         remote_host.check(module, config)
 
 
-# Where the files of tfds are decides, see above.
-@pytest.mark.parametrize("name", sorted({*registry.names("data")} - {"tfds"}))
+# Where the files of these are decides, see above.
+FILES = {"images", "tfds", "tfrecord"}
+
+
+@pytest.mark.parametrize("name", sorted({*registry.names("data")} - FILES))
 def test_takes_our_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module = registry.load("data", name, "dataset")
     monkeypatch.setitem(sys.modules, module.__name__, module)
