@@ -68,6 +68,8 @@ class DataConfig:
     optionally followed by `:` and an argument for it."""
     data_dir: str = ""
     """Folder of the data; empty: the dataset's own default."""
+    download: bool = False
+    """Whether a dataset that is not there may be fetched."""
     global_batch_size: int = 64
     """Examples per step over all replicas. The replicas must divide it."""
     shard_by: str = "examples"

@@ -12,10 +12,11 @@ in [0, 1], everything else stays as it is. Labels are the second: class labels
 else `validation`, or else the last tenth of `train`, which training then
 leaves out.
 
-The first process that needs a dataset downloads and prepares it, the others
-on the same file system wait.
+With `--download` the first process that needs a dataset fetches and prepares
+it, and the others on the same file system wait. tensorflow-datasets compares
+what it fetches with the checksums that it has of it.
 
-    python train.py --dataset=tfds:mnist
+    python train.py --dataset=tfds:mnist --download
 """
 
 import contextlib
@@ -34,13 +35,14 @@ from errors import RequestError
 
 
 def info(config: DataConfig) -> DatasetInfo:
-    """Prepares the dataset if necessary and describes it.
+    """Prepares the dataset if necessary, and asked for, and describes it.
 
     Raises:
-        RequestError: if the name is unknown, or the dataset does not pair
-            tensors of known shape with classes or numbers.
+        RequestError: if the name is unknown, the dataset is not there and is
+            not to be downloaded, or does not pair tensors of known shape with
+            classes or numbers.
     """
-    builder = _prepared_builder(config.argument, config.data_dir)
+    builder = _prepared_builder(config)
     features, labels = _supervised(builder, config)
     num_classes = _num_classes(labels)
     return DatasetInfo(
@@ -73,7 +75,7 @@ def source(
     Raises:
         RequestError: if there are fewer files than `shard` asks for.
     """
-    builder = _prepared_builder(config.argument, config.data_dir)
+    builder = _prepared_builder(config)
     name = _tfds_split(builder, split)
     index, num_shards = shard
     num_files = len(builder.info.splits[name].file_instructions)
@@ -101,7 +103,7 @@ def preprocess(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Decodes one example: images to [0, 1], labels to int32 or float32."""
     del split
-    builder = _prepared_builder(config.argument, config.data_dir)
+    builder = _prepared_builder(config)
     features, labels = _supervised(builder, config)
     image, label = element
     if _is_image(features):
@@ -116,8 +118,9 @@ def preprocess(
 
 # The dataset is asked for by info, source and preprocess, in every process.
 @functools.cache
-def _prepared_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
+def _prepared_builder(config: DataConfig) -> tfds.core.DatasetBuilder:
     """Finds a builder, prepares it once, and returns it ready to read."""
+    name, data_dir = config.argument, config.data_dir
     builder = _find_builder(name, data_dir)
     if builder.is_prepared():
         return builder
@@ -125,6 +128,12 @@ def _prepared_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
         raise RequestError(
             f"--data_dir={data_dir}: holds no prepared {name}, and a remote "
             "folder cannot be locked; prepare it first with `tfds build`."
+        )
+    if not config.download:
+        raise RequestError(
+            f"--dataset={config.dataset}: is not in {builder.data_path}; add "
+            "--download to fetch and prepare it there, or name the folder that "
+            "has it as --data_dir."
         )
     with _locked(pathlib.Path(builder.data_path)):
         # Another process may have prepared it while this one waited.

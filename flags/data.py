@@ -17,6 +17,11 @@ flags.DEFINE_string(
     DataConfig.data_dir,
     "Folder of the data. Empty: the dataset's own default.",
 )
+flags.DEFINE_boolean(
+    "download",
+    DataConfig.download,
+    "Fetch a dataset of tfds that is not there; without it nothing is fetched.",
+)
 flags.DEFINE_integer(
     "global_batch_size",
     DataConfig.global_batch_size,

@@ -268,6 +268,23 @@ def test_rejects_an_unprepared_remote_folder(
         tfds_data.info(config)
 
 
+def test_fetches_nothing_unasked(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Absent:
+        data_path = str(tmp_path / "mnist" / "3.0.1")
+
+        def is_prepared(self) -> bool:
+            return False
+
+    monkeypatch.setattr(tfds_data.tfds, "builder", lambda *_, **__: Absent())
+    config = DataConfig(dataset="tfds:mnist", data_dir=str(tmp_path))
+
+    with pytest.raises(RequestError, match=r"3.0.1; add --download"):
+        tfds_data.info(config)
+    assert not list(tmp_path.iterdir())
+
+
 _WORKER = """
 import pathlib
 import sys
@@ -308,7 +325,7 @@ class Twenty(tfds.core.GeneratorBasedBuilder):
 print("ready", flush=True)
 sys.stdin.readline()
 config = DataConfig(
-    dataset="tfds:twenty", data_dir=folder, global_batch_size=10
+    dataset="tfds:twenty", data_dir=folder, global_batch_size=10, download=True
 )
 context = tf.distribute.InputContext(2, int(worker), 2)
 dataset = prepare.train_dataset(tfds_data, config, context, seed=0, step=0)

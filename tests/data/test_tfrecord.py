@@ -264,6 +264,22 @@ TWO = {"features": [1.0, 2.0], "labels": 1}
         (_example(TWO), ",classes=1", "classes=1: must be 2 or more"),
         (_example(TWO), ",classes=2,size=3", "size=3: must be height"),
     ],
+    # Bytes of a record have no order that stays.
+    ids=[
+        "no_example",
+        "no_features",
+        "no_labels",
+        "other_features",
+        "no_weights",
+        "no_image",
+        "other_shape",
+        "negative_shape",
+        "no_classes",
+        "two_labels",
+        "float_label",
+        "one_class",
+        "one_size",
+    ],
 )
 def test_refuses_what_it_cannot_read(
     tmp_path: Path, record: bytes, options: str, message: str
