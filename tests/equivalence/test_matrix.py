@@ -28,6 +28,7 @@ EXCLUDED_FIELDS = {
     "callbacks": "one of the tests' own, for all",
     "early_stopping": "when, not what; its own tests run two workers",
     "export": "files",
+    "profile": "watches; changes no number",
     "initial_model": "what it starts from; its own tests run on replicas",
     "run_eagerly": "the same functions line by line, for a debugger",
     "model": "one of the tests' own, for all",
