@@ -55,6 +55,11 @@ def using(placer: Placer | None) -> Iterator[None]:
         use(before)
 
 
+def num_devices() -> int:
+    """Returns how many devices work on a replica."""
+    return 1 if _placer is None else _placer.num_devices
+
+
 def split(tensor: Any, axis: int) -> Any:
     """Splits one axis over all devices of a replica.
 

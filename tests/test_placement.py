@@ -44,6 +44,12 @@ def test_nothing_happens_where_a_replica_has_one_device() -> None:
     assert placement.place_features(tensor) is tensor
 
 
+def test_says_how_many_devices_a_replica_has(recorder: Recorder) -> None:
+    assert placement.num_devices() == 4
+    with placement.using(None):
+        assert placement.num_devices() == 1
+
+
 def test_what_is_asked_reaches_the_placer(recorder: Recorder) -> None:
     placement.split(tf.zeros([2, 8]), 1)
     placement.split(tf.zeros([2, 8, 3]), -2)

@@ -48,8 +48,9 @@ def count(function: Any, batch: int) -> float:
         batch: Examples of a replica; what stands for an unknown size.
 
     Returns:
-        Those of all replicas of this process. NaN, if the step has a loop of
-        its own, which runs as often as its data say.
+        Those of all replicas of this process; under a strategy for TPUs, of
+        one replica. NaN, if the step has a loop of its own, which runs as often
+        as its data say, or a product of tensors of unknown shape.
     """
     definition = function.graph.as_graph_def(add_shapes=True)
     library = {
@@ -75,8 +76,14 @@ def _of_function(name: str, library: Mapping[str, Any], batch: int) -> float:
     for node in _used(function):
         if node.op in _LOOPS:
             return math.nan
-        inputs = [_shape_of(word, shapes) for word in node.input]
         if node.op in _PRODUCTS:
+            inputs = [
+                _shape_of(word, shapes)
+                for word in node.input
+                if not word.startswith("^")
+            ]
+            if not all([*inputs, *shapes[node.name]]):
+                return math.nan  # Python made one of them, say
             product = _PRODUCTS[node.op](node.attr, inputs, shapes[node.name])
             total += 2 * product
         called = {
@@ -113,12 +120,12 @@ def _sizes(shapes: Any, batch: int) -> Shapes:
 
 
 def _shape_of(word: str, shapes: Mapping[str, Shapes]) -> list[int]:
-    """Returns the shape of an input such as `node:output:0`; `^node` has none.
+    """Returns the shape of an input such as `node:output:0`.
 
     The name of the output is not looked at: of operations with several names,
     only the first feeds a product.
     """
-    name, *port = word.lstrip("^").split(":")
+    name, *port = word.split(":")
     known = shapes.get(name, [])
     index = int(port[-1]) if port else 0
     return known[index] if index < len(known) else []

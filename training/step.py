@@ -91,7 +91,7 @@ def make_train_step(
         # As precise as the weights, for which a float64 run asks.
         dtype = keras.config.dtype_policy().variable_dtype
         loss = keras.metrics.Mean(name="loss", dtype=dtype)
-        # Of the first step of an inner loop, before clipping.
+        # Of steps that are multiples of steps_per_loop, before clipping.
         norm = keras.metrics.Mean(name="gradient_norm")
         metrics = [loss, norm, *task.make_metrics()]
     forward_backward = forward.make_forward_backward(

@@ -12,9 +12,11 @@ from typing import Any
 
 import tensorflow as tf
 
+import placement
+
 Logs = dict[str, float]
 
-# Word of a device's name → its bfloat16 or float16 products a second, dense,
+# Words of a device's name → its bfloat16 or float16 products a second, dense,
 # as the data sheets have them. Of a TPU: one device of TensorFlow, which is a
 # core up to v3, v4 and v5p included, and a chip of v5e and v6e.
 _PEAKS = {
@@ -23,6 +25,8 @@ _PEAKS = {
     "A100": 312e12,
     "L4": 121e12,
     "A10": 125e12,
+    "H100 PCIe": 756e12,
+    "H100 NVL": 835e12,
     "H100": 989e12,
     "H200": 989e12,
     "v2": 22.5e12,
@@ -47,8 +51,8 @@ class Usage:
 
         Args:
             strategy: Where the run is.
-            count_flops: Returns the operations of a step of all replicas of
-                this process, or NaN; called once, after the first inner loop.
+            count_flops: Returns the operations of a step as `flops.count`
+                does; called once, after the first inner loop.
             clock: Returns seconds.
         """
         self._strategy = strategy
@@ -57,6 +61,9 @@ class Usage:
         self._start = clock()
         self._seconds: dict[str, float] = collections.defaultdict(float)
         self._peak = peak_flops(strategy)
+        # A step for a TPU is traced once, not for each replica.
+        devices = strategy.extended.worker_devices
+        self._num_counted = 1 if "TPU" in devices[0] else len(devices)
 
     def timed(self, part: str, call: Callable[..., Any]) -> Callable[..., Any]:
         """Returns `call`, its time being counted as that of `part`."""
@@ -82,16 +89,15 @@ class Usage:
         """
         logs = dict(logs)
         replicas = self._strategy.num_replicas_in_sync
-        local = len(self._strategy.extended.worker_devices)
         self._seconds["input_wait"] += logs.pop("input_wait_secs", 0.0)
         each = logs["examples_per_sec"] / replicas
         logs["examples_per_sec_per_replica"] = each
-        flops = self._count_flops()
+        flops = self._count_flops() / self._num_counted
         if not math.isnan(flops):
-            logs["flops_per_step"] = flops * replicas / local
+            logs["flops_per_step"] = flops * replicas
             if self._peak:
-                used = flops * logs["steps_per_sec"] / local
-                logs["mfu"] = used / self._peak
+                peak = self._peak * placement.num_devices()
+                logs["mfu"] = flops * logs["steps_per_sec"] / peak
         elapsed = self._clock() - self._start
         for part in ("input_wait", "eval", "checkpoint"):
             logs[f"{part}_share"] = self._seconds[part] / elapsed
@@ -111,8 +117,10 @@ def peak_flops(strategy: tf.distribute.Strategy) -> float:
         name = details.get("device_name", "")
     else:
         return 0.0
-    words = re.split(r"[\s-]+", name)
-    return next((_PEAKS[word] for word in words if word in _PEAKS), 0.0)
+    if "MIG" in name:  # a slice of the device
+        return 0.0
+    found = [key for key in _PEAKS if re.search(rf"\b{key}\b", name)]
+    return _PEAKS[max(found, key=len)] if found else 0.0
 
 
 def peak_memory() -> Logs:

@@ -129,6 +129,19 @@ def test_a_loop_over_data_is_not_counted(strategy_of) -> None:
     assert np.isnan(found)
 
 
+def test_a_shape_that_is_not_known_is_not_counted() -> None:
+    @tf.function(autograph=False)
+    def loop(left: tf.Tensor) -> tf.Tensor:
+        def body(i: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            made = tf.numpy_function(np.ones_like, [left], tf.float32)
+            return i + 1, tf.reduce_sum(tf.linalg.matmul(made, left))
+
+        return tf.while_loop(lambda i, _: i < 3, body, [0, 0.0])[1]
+
+    traced = loop.get_concrete_function(tf.TensorSpec([4, 4]))
+    assert np.isnan(flops.count(traced, 3))
+
+
 def test_nothing_is_traced_to_count(strategy_of) -> None:
     tf.config.run_functions_eagerly(True)
     try:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import placement
 from training import usage
 
 _LOGS = {"loss": 1.0, "steps_per_sec": 2.0, "examples_per_sec": 128.0}
@@ -118,6 +119,8 @@ def test_peak_of_a_tpu(monkeypatch, kind, peak) -> None:
         ("NVIDIA L4", 121e12),
         ("NVIDIA L40S", 0.0),
         ("NVIDIA H100 80GB HBM3", 989e12),
+        ("NVIDIA H100 PCIe", 756e12),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", 0.0),
     ],
 )
 def test_peak_of_a_gpu(monkeypatch, name, peak) -> None:
@@ -130,10 +133,21 @@ def test_peak_of_a_gpu(monkeypatch, name, peak) -> None:
     assert usage.peak_flops(_strategy("/device:GPU:0")) == peak
 
 
-def test_share_of_the_peak(monkeypatch) -> None:
+@pytest.mark.parametrize(("devices", "mfu"), [(1, 1.0), (2, 0.5)])
+def test_share_of_the_peak_of_a_tpu(monkeypatch, devices, mfu) -> None:
+    """One replica is traced; its devices do two steps a second."""
     monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v5litepod-8")
-    used = usage.Usage(_strategy("/device:TPU:0"), lambda: 197e12)
-    # Two local devices share the operations of two steps a second.
+    monkeypatch.setattr(placement, "num_devices", lambda: devices)
+    used = usage.Usage(_strategy("/device:TPU:0"), lambda: 197e12 / 2)
+    logs = used.describe(_LOGS)
+    assert logs["mfu"] == mfu
+    assert logs["flops_per_step"] == 4 * 197e12 / 2
+
+
+def test_share_of_the_peak_of_gpus(monkeypatch) -> None:
+    """The steps of both local replicas are traced."""
+    monkeypatch.setattr(usage, "peak_flops", lambda _: 1e12)
+    used = usage.Usage(_strategy("/device:GPU:0"), lambda: 1e12)
     assert used.describe(_LOGS)["mfu"] == 1.0
 
 
