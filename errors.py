@@ -1,5 +1,8 @@
 """How a run ends other than by being done; `train.main` knows them all."""
 
+import os
+import sys
+
 
 class RequestError(ValueError):
     """The user asked for something that cannot be done: exit code 2.
@@ -28,3 +31,13 @@ class Interrupted(Exception):
 
     Its message says what was saved.
     """
+
+
+def say(line: str) -> None:
+    """Prints a line on stderr that nothing else stands on.
+
+    On a terminal it takes the place of the line that shows the progress.
+    """
+    is_live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    clear = "\r\x1b[K" if is_live else ""
+    print(f"{clear}{line}", file=sys.stderr, flush=True)

@@ -72,7 +72,8 @@ def run(
     Raises:
         RequestError: if a file is none that can be read or written, or if the
             inputs are not what the model takes.
-        RunError: if the predictions cannot be written, as on a full disk.
+        RunError: if the model fails, or the predictions cannot be written, as
+            on a full disk.
     """
     if batch_size < 1:
         raise RequestError(f"--batch_size={batch_size}: must be 1 or more.")
@@ -129,14 +130,19 @@ def _read(path: str) -> Arrays:
     if Path(path).suffix not in (".npy", ".npz"):
         raise RequestError(f"{path}: must be a .npy or .npz file.")
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return {"": loaded}
-        with loaded as file:
-            return {name: file[name] for name in file.files}
-    # Objects in it, which would run code, are refused as a ValueError.
-    except (OSError, ValueError, EOFError) as error:
-        raise RequestError(f"{path} cannot be read: {error}.") from error
+        with open(path, "rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return {"": loaded}
+            arrays = {name: loaded[name] for name in loaded.files}
+    # It may be broken in any way. Objects, which would run code, are refused.
+    except Exception as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise RequestError(f"{path} cannot be read: {reason}.") from error
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):
+            raise RequestError(f"{path}: {name} is no array; leave it out.")
+    return arrays
 
 
 def _choose(arrays: Arrays, inputs: Mapping[str, "Input"], path: str) -> Arrays:
@@ -175,7 +181,20 @@ def _fit(array: np.ndarray, wanted: "Input", what: str) -> np.ndarray:
             f"{what} is {array.dtype} {list(array.shape)}; the model takes "
             f"{wanted.dtype} [rows{', ' * bool(row)}{row}]."
         )
-    return array.astype(wanted.dtype, copy=False)
+    with np.errstate(over="ignore"):
+        taken = array.astype(wanted.dtype, copy=False)
+    # Rounding to fewer digits is fine, a number out of range is not.
+    kept = np.full(array.shape, True)
+    if wanted.dtype.kind in "iu":
+        kept = taken == array
+    elif wanted.dtype.kind == "f":
+        kept = np.isfinite(taken) | ~np.isfinite(array)
+    if not kept.all():
+        raise RequestError(
+            f"{what} has {array[~kept][0]}; the model takes {wanted.dtype}, "
+            "which ends before it."
+        )
+    return taken
 
 
 def _batches(arrays: Arrays, size: int) -> Iterator[Arrays]:

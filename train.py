@@ -22,6 +22,7 @@ import placement
 from errors import Interrupted
 from errors import RequestError
 from errors import RunError
+from errors import say
 from flags import command_line
 from flags import registry
 from strategies.cluster import preflight
@@ -63,7 +64,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _say(code: int, end: Exception) -> int:
-    print(f"train.py: {end}", file=sys.stderr, flush=True)
+    say(f"train.py: {end}")
     return code
 
 
@@ -151,6 +152,7 @@ def _run(configs: command_line.Configs) -> dict[str, float]:
     with workers.together(strategy):
         info = dataset.info(data_config)
         spec = prepare.element_spec(dataset, data_config)
+    workers.check_same_data(strategy, data_config.dataset, info)
     placement.use(logical_devices.create(strategy, strategy_config))
     task = task_lib.resolve(model, info.task)
     build = functools.partial(model.build, model_config, spec, info.num_outputs)

@@ -34,7 +34,8 @@ If info says `has_weights`, every pair above is `(features, labels, weight)`,
 with a float32 `[]` of 0 or more: what the example counts. With weights w and
 losses l a training step minimizes Σ w·l / G, as Keras does with
 `sample_weight`, over the `G` rows of the global batch; an evaluation reports
-Σ w·l / Σ w, and counts an example of weight 0 among its `examples`.
+Σ w·l / Σ w, and counts an example of weight 0 among its `examples`. A label of
+weight 0 may be NaN.
 
 `--augmentation` names a module in `data/augmentation`, or one of your own:
 
@@ -152,6 +153,8 @@ class DatasetInfo:
     """`tf.TensorSpec` of one example's labels."""
     num_classes: int = 0
     """Classes of a classification; 0 for a regression."""
+    class_names: tuple[str, ...] = ()
+    """Their names in the order of their numbers; empty: not known."""
     has_weights: bool = False
     """Whether each example is (features, labels, weight)."""
 

@@ -73,6 +73,11 @@ def find_layout(record: bytes, chosen: Options) -> Layout:
     schema = {features_key: stored, labels_key: num_labels}
     if chosen.weights:
         key = _find(found, "weights", chosen.weights, ())
+        if len(found[key].float_list.value) != 1:
+            raise ValueError(
+                f"{key} of the first record is a "
+                f"{found[key].WhichOneof('kind')}; a weight must be one float"
+            )
         schema[key] = tf.io.FixedLenFeature([], tf.float32)
     return Layout(schema, features_key, labels_key, features, labels)
 
@@ -124,8 +129,7 @@ def _features(
         except (IndexError, tf.errors.InvalidArgumentError) as error:
             raise ValueError(
                 f"{key} of the first record is no jpeg, png, bmp or gif that "
-                f"has channels={chosen.channels}; store an encoded image, or "
-                "numbers"
+                "can be read; store an encoded image, or numbers"
             ) from error
         image = tf.TensorSpec([*chosen.size, chosen.channels], tf.float32)
         return tf.io.FixedLenFeature([], tf.string), image

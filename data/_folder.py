@@ -1,5 +1,7 @@
 """What a user's folder of data is called and where its parts are."""
 
+import functools
+from collections.abc import Callable
 from typing import TypeVar
 
 import tensorflow as tf
@@ -14,13 +16,31 @@ EVAL_FOLDERS = ("eval", "test", "validation", "val")
 HELD_OUT = 10
 
 Options = TypeVar("Options")
+_Result = TypeVar("_Result")
+
+
+def once(find: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Remembers what a function found for a dataset and its folder.
+
+    Nothing else of the configuration reaches it: what is found there does not
+    depend on how it is batched.
+    """
+    found = functools.cache(find)
+
+    @functools.wraps(find)
+    def ask(config: DataConfig, *args: str) -> _Result:
+        where = DataConfig(dataset=config.dataset, data_dir=config.data_dir)
+        return found(where, *args)
+
+    return ask
 
 
 def parse(config: DataConfig, cls: type[Options]) -> tuple[str, Options]:
     """Reads `FOLDER,key=value,…`, or `key=value,…` beside `--data_dir`.
 
     Returns:
-        The folder, and the options as a `cls`.
+        The folder, which starts at `--data_dir` unless it is absolute, and
+        the options as a `cls`.
 
     Raises:
         RequestError: if no folder is named, or an option is not allowed.
@@ -28,7 +48,7 @@ def parse(config: DataConfig, cls: type[Options]) -> tuple[str, Options]:
     words = config.argument.split(",") if config.argument else []
     folder = config.data_dir
     if words and "=" not in words[0]:
-        folder = words.pop(0)
+        folder = tf.io.gfile.join(folder, words.pop(0))
     if not folder:
         name = config.dataset.partition(":")[0]
         raise RequestError(

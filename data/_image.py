@@ -3,6 +3,9 @@
 import tensorflow as tf
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
+# Of red, green and blue, as a jpeg stores it (ITU-R BT.601). TensorFlow's own
+# add up to 0.9999.
+_GREY = (0.299, 0.587, 0.114)
 
 
 def check(size: tuple[int, ...], channels: int) -> None:
@@ -31,13 +34,14 @@ def decode(
     Args:
         content: The file, string `[]`.
         size: Height `H` and width `W`.
-        channels: `C`, 3 or 1; a gif has 3.
+        channels: `C`, 3, or 1 for grey.
 
     Returns:
         float32 `[H, W, C]`, in [0, 1].
     """
-    image = tf.io.decode_image(
-        content, channels, tf.float32, expand_animations=False
-    )
-    image = tf.ensure_shape(image, [None, None, channels])
+    # In colour, as neither a gif nor a bmp of 24 bits can be read as grey.
+    image = tf.io.decode_image(content, 3, tf.float32, expand_animations=False)
+    image = tf.ensure_shape(image, [None, None, 3])
+    if channels == 1:
+        image = tf.reduce_sum(image * _GREY, -1, keepdims=True)
     return tf.image.resize(image, size, antialias=True)

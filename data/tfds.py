@@ -32,6 +32,7 @@ import tensorflow_datasets as tfds
 from data import DataConfig
 from data import DatasetInfo
 from errors import RequestError
+from errors import RunError
 
 
 def info(config: DataConfig) -> DatasetInfo:
@@ -39,8 +40,9 @@ def info(config: DataConfig) -> DatasetInfo:
 
     Raises:
         RequestError: if the name is unknown, the dataset is not there and is
-            not to be downloaded, or does not pair tensors of known shape with
-            classes or numbers.
+            not to be downloaded, or needs something else of the user, or does
+            not pair tensors of known shape with classes or numbers.
+        RunError: if it cannot be fetched.
     """
     builder = _prepared_builder(config)
     features, labels = _supervised(builder, config)
@@ -121,7 +123,11 @@ def preprocess(
 def _prepared_builder(config: DataConfig) -> tfds.core.DatasetBuilder:
     """Finds a builder, prepares it once, and returns it ready to read."""
     name, data_dir = config.argument, config.data_dir
-    builder = _find_builder(name, data_dir)
+    if name.startswith("huggingface:") and not config.download:
+        # It asks a server even for what is prepared.
+        raise RequestError(f"--dataset=tfds:{name}: only with --download.")
+    with _explained(config.dataset):
+        builder = _find_builder(name, data_dir)
     if builder.is_prepared():
         return builder
     if "://" in str(builder.data_path):
@@ -135,7 +141,7 @@ def _prepared_builder(config: DataConfig) -> tfds.core.DatasetBuilder:
             "--download to fetch and prepare it there, or name the folder that "
             "has it as --data_dir."
         )
-    with _locked(pathlib.Path(builder.data_path)):
+    with _explained(config.dataset), _locked(pathlib.Path(builder.data_path)):
         # Another process may have prepared it while this one waited.
         if not builder.is_prepared():
             builder.download_and_prepare()
@@ -156,15 +162,43 @@ def _find_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
         ) from error
     except (ValueError, AssertionError) as error:
         # An unknown config or version; the message lists those that exist.
-        reason = " ".join(str(error).split())
-        raise RequestError(f"--dataset=tfds:{name}: {reason}") from error
+        raise RequestError(f"--dataset=tfds:{name}: {_line(error)}") from error
+
+
+@contextlib.contextmanager
+def _explained(dataset: str) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise RequestError(
+            f"--dataset={dataset}: {_line(error)}; install that package."
+        ) from error
+    except AssertionError as error:
+        # The message says what to fetch by hand, and where from.
+        if "Manual directory" not in str(error):
+            raise
+        raise RequestError(f"--dataset={dataset}: {_line(error)}") from error
+    except (OSError, tf.errors.OpError, tfds.download.DownloadError) as error:
+        raise RunError(
+            f"--dataset={dataset}: not fetched: {_line(error)}; try again."
+        ) from error
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 @contextlib.contextmanager
 def _locked(folder: pathlib.Path) -> Iterator[None]:
     """Waits for the lock of a dataset's folder; it ends with the process."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with open(folder.with_name(f".{folder.name}.lock"), "w") as file:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        file = open(folder.with_name(f".{folder.name}.lock"), "w")
+    except OSError as error:
+        raise RequestError(
+            f"--data_dir: {folder.parent} cannot be written: {error.strerror}."
+        ) from error
+    with file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -4,7 +4,8 @@
     FOLDER/eval/*.tfrecord*         or test, validation, val, the first of them
 
 Without a folder to evaluate on, every tenth record of each file is held out.
-`FOLDER` may be in a bucket (`gs://…`). The first record shows what is there:
+`FOLDER` may be in a bucket (`gs://…`); one that is not absolute starts at
+`--data_dir`. The first record shows what is there:
 
     features    `image/encoded` or `features`, or say `features=KEY`: an
                 encoded image (float32 in [0, 1], resized to `size=224x224` with
@@ -22,7 +23,7 @@ At the start each process counts the records. It hops from one to the next,
 0.05 s for 100,000 of them; only files in a bucket have to be read through.
 """
 
-import functools
+import fnmatch
 import mmap
 import os
 
@@ -34,6 +35,7 @@ from data import _example
 from data import _folder
 from errors import RequestError
 
+_PATTERN = "*.tfrecord*"
 # Around what a record holds: its length, 8 bytes, and two checksums.
 _FRAME_BYTES = 16
 
@@ -98,49 +100,54 @@ def preprocess(
     return _example.read(element, _layout(config), chosen)
 
 
-@functools.cache
+@_folder.once
 def _files(config: DataConfig) -> dict[str, list[str]]:
     """Lists the files of each split; without `eval`, a part is held out."""
     folder, _ = _folder.parse(config, _example.Options)
     files = {}
     for split, part in _folder.parts(folder, config).items():
-        pattern = tf.io.gfile.join(part, "*.tfrecord*")
-        files[split] = sorted(tf.io.gfile.glob(pattern))
+        # A glob of the whole path would take a `[1]` in it for a pattern.
+        names = fnmatch.filter(tf.io.gfile.listdir(part), _PATTERN)
+        files[split] = [tf.io.gfile.join(part, name) for name in sorted(names)]
         if not files[split]:
             raise RequestError(
-                f"--dataset={config.dataset}: there is no {pattern}; put "
-                "files of tf.train.Example there."
+                f"--dataset={config.dataset}: there is no "
+                f"{tf.io.gfile.join(part, _PATTERN)}; put files of "
+                "tf.train.Example there."
             )
     return files
 
 
 # Asked for by info and preprocess.
-@functools.cache
+@_folder.once
 def _layout(config: DataConfig) -> _example.Layout:
     """Looks into the first record of the first file that has one."""
     _, chosen = _folder.parse(config, _example.Options)
     files = _files(config)["train"]
-    try:
-        records = list(tf.data.TFRecordDataset(files).take(1))
-    except tf.errors.OpError as error:
-        raise RequestError(
-            f"--dataset={config.dataset}: the first record of {files[0]} "
-            "cannot be read; is it a TFRecord file, not compressed?"
-        ) from error
-    if not records:
-        raise RequestError(
-            f"--dataset={config.dataset}: the files with {files[0]} hold no "
-            "record."
-        )
-    try:
-        return _example.find_layout(records[0].numpy(), chosen)
-    except ValueError as error:
-        raise RequestError(
-            f"--dataset={config.dataset}: {error} ({files[0]})."
-        ) from error
+    for path in files:
+        try:
+            records = list(tf.data.TFRecordDataset(path).take(1))
+            if records:
+                return _example.find_layout(records[0].numpy(), chosen)
+        except tf.errors.OpError as error:
+            raise _unreadable(path, config) from error
+        except ValueError as error:
+            raise RequestError(
+                f"--dataset={config.dataset}: {error} ({path})."
+            ) from error
+    raise RequestError(
+        f"--dataset={config.dataset}: the files with {files[0]} hold no record."
+    )
 
 
-@functools.cache
+def _unreadable(path: str, config: DataConfig) -> RequestError:
+    return RequestError(
+        f"--dataset={config.dataset}: the first record of {path} cannot be "
+        "read; is it a TFRecord file, not compressed?"
+    )
+
+
+@_folder.once
 def _count_examples(config: DataConfig) -> dict[str, int]:
     counts = {
         split: [_count(path, config) for path in files]
@@ -181,5 +188,8 @@ def _count(path: str, config: DataConfig) -> int:
         while place < size:
             length = int.from_bytes(content[place : place + 8], "little")
             place += length + _FRAME_BYTES
+            # In a file of another kind any bytes are taken for a length.
+            if not count and place > size:
+                raise _unreadable(path, config)
             count += 1
     return count

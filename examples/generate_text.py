@@ -71,7 +71,9 @@ def pick(
         tf.shape(logits), seed, minval=1e-20, maxval=1.0
     )
     gumbel = -tf.math.log(-tf.math.log(uniform))
-    return tf.argmax(logits + temperature * gumbel, output_type=tf.int32)
+    # Logits of any precision.
+    noisy = tf.cast(logits, tf.float32) + temperature * gumbel
+    return tf.argmax(noisy, output_type=tf.int32)
 
 
 def generate(

@@ -106,8 +106,9 @@ def check(configs: Configs) -> None:
 
     Raises:
         RequestError: if several workers would each invent a folder, or each
-            evaluate alone; if the scaling of a TPU is asked for; if float64
-            gradients are to be rounded; or as `tpu_job.check`.
+            evaluate alone; if the scaling of a TPU, or an export without a
+            training, is asked for; if float64 gradients are to be rounded; or
+            as `tpu_job.check`.
     """
     scales = configs.run.mode == "scaling"
     if scales and configs.strategy.strategy == "tpu":
@@ -128,6 +129,12 @@ def check(configs: Configs) -> None:
             "--mode=follow evaluates on one worker, not with --strategy="
             "multi_worker_mirrored; use one_device or mirrored."
         )
+    if configs.run.mode in ("evaluate", "follow") and configs.train.export:
+        raise RequestError(
+            f"--export={','.join(configs.train.export)}: goes with a training, "
+            f"not with --mode={configs.run.mode}, which writes no model; leave "
+            "it out."
+        )
     trains = configs.run.mode == "train"
     if several and trains and not configs.run.model_dir:
         raise RequestError(
@@ -144,7 +151,9 @@ def as_evaluator(configs: Configs) -> Configs:
         worker_timeout_secs=configs.strategy.worker_timeout_secs,
     )
     run = dataclasses.replace(configs.run, mode="follow")
-    return configs._replace(run=run, strategy=here)
+    # The training's chief exports.
+    train = dataclasses.replace(configs.train, export=())
+    return configs._replace(run=run, strategy=here, train=train)
 
 
 def as_dict(configs: Configs) -> dict[str, dict[str, Any]]:

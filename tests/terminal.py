@@ -20,8 +20,8 @@ class Terminal:
         self.stream = os.fdopen(writer, "w", buffering=1)
         self.resize(80)
 
-    def resize(self, columns: int) -> None:
-        size = struct.pack("HHHH", 24, columns, 0, 0)
+    def resize(self, columns: int, rows: int = 24) -> None:
+        size = struct.pack("HHHH", rows, columns, 0, 0)
         fcntl.ioctl(self.stream.fileno(), termios.TIOCSWINSZ, size)
 
     def read(self) -> str:

@@ -4,7 +4,11 @@ import keras
 import pytest
 import tensorflow as tf
 
+import train
+from errors import Interrupted
 from errors import RequestError
+from errors import say
+from tests import terminal
 
 
 class Refusing(keras.layers.Layer):
@@ -23,3 +27,15 @@ def test_keras_adds_nothing_to_what_a_layer_refuses() -> None:
     with pytest.raises(RequestError) as info:
         model(tf.zeros([1, 2]))
     assert str(info.value) == "--flag=1: one sentence."
+
+
+def test_a_line_takes_the_place_of_a_live_one(monkeypatch, capsys) -> None:
+    with terminal.opened() as screen:
+        say("a")
+        assert train._say(42, Interrupted("b")) == 42
+        assert screen.read() == "\r\x1b[Ka\r\n\r\x1b[Ktrain.py: b\r\n"
+        monkeypatch.setenv("TERM", "dumb")
+        say("c")
+        assert screen.read() == "c\r\n"
+    say("d")
+    assert capsys.readouterr().err == "d\n"

@@ -3,6 +3,7 @@
 import importlib.util
 import subprocess
 import sys
+import zipfile
 
 import keras
 import numpy as np
@@ -159,6 +160,59 @@ def test_what_the_model_does_not_take_is_refused(
 ) -> None:
     with pytest.raises(RequestError, match=message):
         _predict(tmp_path, array, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("array", "dtype", "message"),
+    [
+        (np.full([3, 2, 2], 2**32 + 1), "int32", "has 4294967297; .* int32,"),
+        (np.full([3, 2, 2], 2**31, "u4"), "int32", "has 2147483648; .* int32,"),
+        (np.full([3, 2, 2], 1e300), "float32", r"has 1e\+300; .* float32,"),
+        (np.full([3, 2, 2], 70000), "float16", "has 70000; .* float16,"),
+    ],
+    ids=["int64", "uint32", "float64", "half"],
+)
+def test_numbers_out_of_range_are_refused(
+    tmp_path, array, dtype, message
+) -> None:
+    array[0] = 1
+    with pytest.raises(RequestError, match=f"features {message} which ends"):
+        _predict(tmp_path, array, dtype=dtype)
+
+
+def test_infinite_numbers_are_taken(tmp_path) -> None:
+    array = np.full([3, 2, 2], [np.inf, np.nan])
+    np.testing.assert_array_equal(_predict(tmp_path, array), array)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ("end", "cannot be read: File is not a zip file."),
+        ("bits", "cannot be read: "),
+        ("text", "readme.txt is no array; leave it out."),
+    ],
+)
+def test_a_damaged_archive_is_one_sentence(
+    tmp_path, capsys, damage, message
+) -> None:
+    path = tmp_path / "inputs.npz"
+    np.savez_compressed(path, features=np.random.rand(100, 2, 2))
+    content = bytearray(path.read_bytes())
+    if damage == "end":
+        path.write_bytes(content[:-100])
+    elif damage == "bits":
+        content[200:202] = bytes([content[200] ^ 255, content[201] ^ 255])
+        path.write_bytes(content)
+    else:
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr("readme.txt", "hello")
+    words = [str(path), str(tmp_path / "predictions.npy")]
+    assert predict.main(["model.keras", *words]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"predict: {path}")
+    assert message in error
+    assert error.count("\n") == 1
 
 
 def test_objects_are_not_unpickled(tmp_path) -> None:

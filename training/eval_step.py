@@ -35,10 +35,11 @@ def make_eval_loop(
         outputs = forward.call(model, features, training=False)
         losses = forward.per_example_loss(task, labels, outputs)
         losses += forward.own_losses(model, losses.dtype)
+        examples.update_state(tf.cast(weights > 0, tf.float64))
+        weights = forward.counting(weights)
         # A padded row may have any loss, even NaN: zero times it is NaN.
         losses = tf.where(weights > 0, losses, tf.zeros_like(losses))
         loss_metric.update_state(losses, sample_weight=weights)
-        examples.update_state(tf.cast(weights > 0, tf.float64))
         for metric in metrics:
             metric.update_state(labels, outputs, sample_weight=weights)
 

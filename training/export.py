@@ -23,6 +23,7 @@ from errors import RequestError
 from training import average
 from training import exported
 from training import files
+from training import runtime
 from training import workers
 from training.state import TrainState
 
@@ -87,6 +88,8 @@ def save(
         RunError: on the chief, if it cannot be written.
     """
     if forms and workers.is_chief(strategy):
+        # Layers without a name of their own are to get the trained ones'.
+        runtime.restart_names()
         model = build()
         weights = state.model.trainable_variables
         with average.swapped_in(state.averages, weights):

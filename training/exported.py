@@ -8,6 +8,7 @@ SavedModel may read and write files: load only what you trust.
 
 import dataclasses
 import importlib.util
+import re
 from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
@@ -17,9 +18,12 @@ import numpy as np
 import tensorflow as tf
 
 from errors import RequestError
+from errors import RunError
 
 Arrays = Mapping[str, np.ndarray]
 _SIGNATURE = "serving_default"
+# The first of several, where operations failed side by side.
+_ROOT_ERROR = re.compile(r"\(0\) [A-Z_]+: *(.+)")
 _ONNX_DTYPES = {"float": "float32", "double": "float64"}
 
 
@@ -38,7 +42,9 @@ class Exported:
 
     inputs: Mapping[str, Input]
     run: Callable[[Arrays], Arrays]
-    """Name → `[B, …]` to name → `[B, …]`, for any B."""
+    """Name → `[B, …]` to name → `[B, …]`, for any B; bfloat16 as float32,
+    since NumPy's files have no word for it. Raises `RequestError` for values
+    that the model does not take, `RunError` if it fails otherwise."""
 
 
 def load(path: str) -> Exported:
@@ -48,15 +54,17 @@ def load(path: str) -> Exported:
         RequestError: if it is none of these, or cannot be read.
     """
     if path.endswith(".keras"):
-        return _from_keras(load_keras(path), path)
-    if path.endswith(".onnx"):
-        return _from_onnx(path)
-    if tf.io.gfile.exists(tf.io.gfile.join(path, "saved_model.pb")):
-        return _from_saved_model(path)
-    raise RequestError(
-        f"{path}: must be an export: model.keras, model.onnx, or the folder "
-        "saved_model."
-    )
+        model = _from_keras(load_keras(path), path)
+    elif path.endswith(".onnx"):
+        model = _from_onnx(path)
+    elif tf.io.gfile.exists(tf.io.gfile.join(path, "saved_model.pb")):
+        model = _from_saved_model(path)
+    else:
+        raise RequestError(
+            f"{path}: must be an export: model.keras, model.onnx, or the "
+            "folder saved_model."
+        )
+    return Exported(model.inputs, lambda arrays: _run(model, arrays, path))
 
 
 def load_keras(path: str) -> keras.Model:
@@ -81,6 +89,32 @@ def reason(error: Exception) -> str:
     """Returns the first sentence of the innermost of Keras's reasons."""
     text = str(error).strip().rpartition("Exception encountered: ")[2]
     return text.partition("\n")[0].partition(". ")[0].rstrip(".")
+
+
+def _run(model: Exported, arrays: Arrays, path: str) -> Arrays:
+    try:
+        return model.run(arrays)
+    # ONNX Runtime's exceptions have no common public class.
+    except Exception as error:
+        kind = type(error)
+        if not kind.__module__.startswith(("tensorflow", "onnxruntime")):
+            raise
+        # InvalidArgumentError of the one, InvalidArgument of the other.
+        if kind.__name__.startswith("InvalidArgument"):
+            raise RequestError(
+                f"{path} does not take these inputs: {_cause(error)}."
+            ) from error
+        raise RunError(f"{path} failed: {_cause(error)}.") from error
+
+
+def _cause(error: Exception) -> str:
+    """Returns the reason among places in graphs and in Python."""
+    text = str(error).rpartition("Status Message: ")[2]
+    root = _ROOT_ERROR.search(text)
+    # Places are indented, and come before the reason or within brackets.
+    lines = [line for line in text.split("\n") if line[:1].strip()]
+    words = root[1] if root else lines[-1] if lines else type(error).__name__
+    return words.partition(" [Op:")[0].rstrip(".")
 
 
 def _from_keras(model: keras.Model, path: str) -> Exported:
@@ -137,9 +171,12 @@ def _from_onnx(path: str) -> Exported:
         )
     import onnxruntime
 
+    options = onnxruntime.SessionOptions()
+    # What it raises, it would also print.
+    options.log_severity_level = 4
     try:
         session = onnxruntime.InferenceSession(
-            path, providers=["CPUExecutionProvider"]
+            path, options, providers=["CPUExecutionProvider"]
         )
     # Its exceptions have no common public class.
     except Exception as error:
@@ -170,4 +207,9 @@ def _named(outputs: Any) -> Arrays:
     if not isinstance(outputs, Mapping):
         flat = tf.nest.flatten(outputs)
         outputs = {f"output_{i}": value for i, value in enumerate(flat)}
-    return {name: value.numpy() for name, value in outputs.items()}
+    return {
+        name: (
+            tf.cast(value, tf.float32) if value.dtype == tf.bfloat16 else value
+        ).numpy()
+        for name, value in outputs.items()
+    }

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 import placement
@@ -19,6 +20,9 @@ from training import statistics
 from training.gradients import Gradients
 from training.state import TrainState
 from training.task import Task
+
+# What `data/pipeline/weights.py` gives an example of weight 0.
+_SMALLEST = float(np.finfo(np.float32).tiny)
 
 # (features, labels, weights); a padded row has weight 0
 Batch = tuple[Any, tf.Tensor, tf.Tensor]
@@ -71,6 +75,15 @@ def make_forward_backward(
         return forward_backward
     # Only this part: the optimizer touches variables of other devices.
     return tf.function(forward_backward, jit_compile=True, autograph=False)
+
+
+def counting(weights: tf.Tensor) -> tf.Tensor:
+    """Returns weights `[B]`, exactly 0 for an example of weight 0.
+
+    Such an example comes with the smallest float32, which tells it from a row
+    that is none. Subtracted from any weight above 1e-30 it changes no bit.
+    """
+    return tf.nn.relu(weights - _SMALLEST)
 
 
 def place(batch: Batch) -> Batch:

@@ -50,8 +50,8 @@ def parse(word: str) -> tuple[str, Options]:
         RequestError: for an option that there is not.
     """
     path, colon, rest = word.rpartition(":")
-    # The colon of gs://bucket/a.keras is no such one.
-    if not colon or rest.startswith("//"):
+    # Other colons are the path's own, as in gs://bucket/a.keras.
+    if not colon or "=" not in rest or "/" in rest:
         return word, Options()
     return path, options_lib.parse(rest.split(","), Options, _FLAG)
 

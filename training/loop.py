@@ -53,20 +53,25 @@ def run(
         Interrupted: if a worker was asked to stop, once all have saved.
     """
     state, config = job.state, job.config
-    train = profile.around(
-        train,
-        profile.parse(config.profile),
-        state.steps_done,
-        # Where TensorBoard finds the scalars of the same run.
-        tf.io.gfile.join(job.model_dir, "summaries", "train"),
-        workers.is_chief(job.strategy),
-    )
     if state.steps_done() >= config.train_steps or state.stopping.is_over():
         return evaluate()
-    with preemption.calling(
-        lambda: job.stop.assign(1), config.preemption_grace_secs
+    is_chief = workers.is_chief(job.strategy)
+    # Where TensorBoard finds the scalars of the same run; others would
+    # overwrite the chief's file.
+    name = "train" if is_chief else workers.task_name(job.strategy)
+    with (
+        preemption.calling(
+            lambda: job.stop.assign(1), config.preemption_grace_secs
+        ),
+        profile.around(
+            train,
+            profile.parse(config.profile),
+            state.steps_done,
+            tf.io.gfile.join(job.model_dir, "summaries", name),
+            is_chief,
+        ) as profiled,
     ):
-        return _run(job, train, evaluate, callbacks)
+        return _run(job, profiled, evaluate, callbacks)
 
 
 def _run(

@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from typing import Any
 from typing import NoReturn
 
+from errors import say
+
 RESUMABLE = 42
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 # A terminal signals the whole group and a launcher forwards its own: what
@@ -68,7 +70,7 @@ class Listener(threading.Thread):
             timer.daemon = True
             timer.start()
             ask()
-        _say(f"{name}: {self._doing}")
+        say(f"train.py: {name}: {self._doing}")
 
     def _give_up(self) -> None:
         with self._lock:
@@ -79,9 +81,9 @@ class Listener(threading.Thread):
                 )
 
     def _end(self, what: str) -> NoReturn:
-        _say(
-            f"{what}; the same flags with the same --model_dir go on from its "
-            "newest checkpoint."
+        say(
+            f"train.py: {what}; the same flags with the same --model_dir go on "
+            "from its newest checkpoint."
         )
         self._leave(RESUMABLE)
         sys.stdout.flush()
@@ -106,10 +108,6 @@ class Listener(threading.Thread):
         finally:
             with self._lock:
                 self._ask = None
-
-
-def _say(text: str) -> None:
-    print(f"train.py: {text}", file=sys.stderr, flush=True)
 
 
 _listener: Listener | None = None

@@ -4,9 +4,11 @@
 chief; `100:110@all` does so on every worker. Inner loops end at both.
 """
 
+import contextlib
 import re
 import sys
 from collections.abc import Callable
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -39,14 +41,18 @@ def parse(words: str) -> Window | None:
     return Window(int(found[1]), int(found[2]), bool(found[3]))
 
 
+@contextlib.contextmanager
 def around(
     train: Train,
     window: Window | None,
     steps_done: Callable[[], int],
     folder: str,
     is_chief: bool,
-) -> Train:
-    """Returns `train`, with the window captured meanwhile.
+) -> Iterator[Train]:
+    """Yields `train`, with the window captured meanwhile.
+
+    What has been captured is written at the end of the context at the latest:
+    the run may end within the window, or fail.
 
     Args:
         train: From `inner_loop.make_train`.
@@ -56,14 +62,15 @@ def around(
         is_chief: Whether this worker is the chief.
     """
     if window is None or not (is_chief or window.on_all):
-        return train
+        yield train
+        return
     is_on = False
 
-    def switch() -> None:
+    def switch(to: bool) -> None:
         nonlocal is_on
-        if is_on == window.is_open(steps_done()):
+        if is_on == to:
             return
-        is_on = not is_on
+        is_on = to
         try:
             if is_on:
                 tf.profiler.experimental.start(folder)
@@ -75,9 +82,12 @@ def around(
             print(text, file=sys.stderr, flush=True)
 
     def profiled(num_steps: int) -> dict[str, float]:
-        switch()
+        switch(window.is_open(steps_done()))
         logs = train(num_steps)
-        switch()
+        switch(window.is_open(steps_done()))
         return logs
 
-    return profiled
+    try:
+        yield profiled
+    finally:
+        switch(False)

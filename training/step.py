@@ -180,6 +180,7 @@ def _make_compute(
     def accumulate(batch: Batch) -> tuple[Gradients, tf.Tensor]:
         gradients: Gradients = []
         losses = []
+        batch = (*batch[:2], forward.counting(batch[2]))
         for part in gradients_lib.split(
             batch, config.gradient_accumulation_steps
         ):

@@ -16,7 +16,7 @@ from errors import RequestError
 
 _FLAG = "early_stopping"
 # Words in the names of metrics of which less is better.
-_LESS_IS_BETTER = ("loss", "error")
+_LESS_IS_BETTER = ("loss", "error", "residual", "bits_per", "perplexity")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class StoppingOptions:
     """Evaluations without a better value before the run ends. Positive."""
     mode: str = "auto"
     """`min` or `max` of the metric is better; `auto`: min for names with
-    `loss` or `error` in them."""
+    `loss`, `error`, `residual`, `bits_per` or `perplexity` in them."""
 
     def __post_init__(self) -> None:
         if self.mode not in ("auto", "min", "max"):

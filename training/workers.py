@@ -40,6 +40,11 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
     return bool(strategy.extended.should_checkpoint)
 
 
+def task_name(strategy: tf.distribute.Strategy) -> str:
+    """Returns `worker-2`, for what a worker that is not chief keeps."""
+    return f"worker-{strategy.cluster_resolver.task_id}"
+
+
 def total(strategy: tf.distribute.Strategy, value: int) -> int:
     """Returns the sum over all workers of each one's `value`."""
     if count(strategy) == 1:
@@ -159,6 +164,34 @@ def check_same_config(
         f"--{name}: this worker has {own[name]!r}, the chief has "
         f"{chief[name]!r}; start all workers with the same flags."
     )
+
+
+def check_same_data(
+    strategy: tf.distribute.Strategy, dataset: str, info: Any
+) -> None:
+    """Refuses to go on if the workers have found different data.
+
+    Args:
+        strategy: The strategy whose workers take part.
+        dataset: Its name, for the message.
+        info: What this worker's dataset says of itself. Fields are compared
+            as they print.
+
+    Raises:
+        RequestError: on every worker, if one differs from the chief.
+    """
+    own = {name: repr(value) for name, value in vars(info).items()}
+    chief = json.loads(broadcast(strategy, json.dumps(own).encode()))
+    error = None
+    for name in own:
+        if error is None and own[name] != chief[name]:
+            index = strategy.cluster_resolver.task_id
+            error = RequestError(
+                f"--dataset={dataset}: worker {index} found {name}="
+                f"{own[name]}, the chief {chief[name]}; give all workers the "
+                "same data."
+            )
+    raise_together(strategy, error)
 
 
 def _sum(strategy: tf.distribute.Strategy, words: np.ndarray) -> np.ndarray:

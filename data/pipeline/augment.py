@@ -32,7 +32,8 @@ def load(config: DataConfig, info: DatasetInfo) -> Augment | None:
 
     Raises:
         RequestError: if there is no such module, it has no `augment`, or that
-            changes structure, shape or dtype of an example.
+            refuses the dataset, or changes structure, shape or dtype of an
+            example.
     """
     if not config.augmentation:
         return None
@@ -44,7 +45,13 @@ def load(config: DataConfig, info: DatasetInfo) -> Augment | None:
         )
     example = (info.features, info.labels)
     seed = tf.TensorSpec([2], tf.int32)
-    traced = tf.function(augment).get_concrete_function(*example, seed)
+    try:
+        traced = tf.function(augment).get_concrete_function(*example, seed)
+    except Exception as error:
+        # AutoGraph raises an error of its own for one that it does not know.
+        if isinstance(error.__context__, RequestError):
+            raise error.__context__ from None
+        raise
     received = traced.structured_outputs
     if not _fits(example, received):
         raise RequestError(

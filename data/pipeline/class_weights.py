@@ -39,10 +39,7 @@ def check(
             f"{flag}: there is no class {largest}; --dataset={config.dataset} "
             f"has 0 to {info.num_classes - 1}."
         )
-    plain = hasattr(module, "arrays") and not hasattr(module, "preprocess")
-    if config.class_weights == "balanced" and not (
-        plain or hasattr(module, "labels")
-    ):
+    if config.class_weights == "balanced" and not _knows_labels(module):
         raise RequestError(
             f"{flag}: the labels of --dataset={config.dataset} are not known "
             "before they are read; give the numbers, such as 0:1,3:2.5."
@@ -79,13 +76,17 @@ def table(module: types.ModuleType, config: DataConfig) -> np.ndarray:
     """Returns the weight of each of `C` classes, float32 `[C]`.
 
     Raises:
-        RequestError: as `check`.
+        RequestError: as `check`, or for labels, known before they are read,
+            that are no class.
     """
     info = contract.load_info(module, config)
     check(module, config, info)
     weights = np.ones(info.num_classes, np.float32)
+    labels = np.zeros([0], np.int32)
+    if _knows_labels(module):
+        labels = _labels(module, config, info.num_classes)
     if config.class_weights == "balanced":
-        counts = np.bincount(_labels(module, config), minlength=len(weights))
+        counts = np.bincount(labels, minlength=len(weights))
         occurs = np.flatnonzero(counts)
         weights[occurs] = counts.sum() / (len(occurs) * counts[occurs])
     for number, weight in config.read_class_weights().items():
@@ -93,7 +94,25 @@ def table(module: types.ModuleType, config: DataConfig) -> np.ndarray:
     return weights
 
 
-def _labels(module: types.ModuleType, config: DataConfig) -> np.ndarray:
+def _knows_labels(module: types.ModuleType) -> bool:
+    plain = hasattr(module, "arrays") and not hasattr(module, "preprocess")
+    return plain or hasattr(module, "labels")
+
+
+def _labels(
+    module: types.ModuleType, config: DataConfig, num_classes: int
+) -> np.ndarray:
+    """Returns the labels of all training examples, if each is a class."""
     if hasattr(module, "labels"):
-        return module.labels(config, "train")
-    return np.asarray(module.arrays(config, "train")[1])
+        labels = module.labels(config, "train")
+    else:
+        labels = np.asarray(module.arrays(config, "train")[1])
+    strangers = np.flatnonzero((labels < 0) | (labels >= num_classes))
+    if strangers.size:
+        first = strangers[0]
+        raise RequestError(
+            f"--class_weights={config.class_weights}: the label of example "
+            f"{first} of split train of --dataset={config.dataset} is "
+            f"{labels[first]}; its classes are 0 to {num_classes - 1}."
+        )
+    return labels

@@ -2,7 +2,7 @@
 
 A row of weight 0 is no example: it pads, or could not be read. So an example
 whose own weight is 0 keeps the smallest float32 there is, 1.2e-38, which no
-sum notices; it is still counted and predicted.
+sum notices; it is still counted and predicted, and training takes it for 0.
 
 `B` rows.
 """
@@ -37,6 +37,8 @@ def join(example: tuple[Any, ...], weights: tf.Tensor) -> tuple[Any, ...]:
     features, labels, *own = example
     for factors in own:
         weights = times(weights, factors)
+        if labels.dtype.is_floating:
+            labels = _drop_missing(labels, factors)
     return features, labels, weights
 
 
@@ -63,6 +65,18 @@ def check_array(weights: tf.Tensor, split: str, config: DataConfig) -> None:
             f"--dataset={config.dataset}: the weight of example {bad[0]} of "
             f"split {split} is {weights[bad[0]]}; it must be 0 or more."
         )
+
+
+def _drop_missing(labels: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
+    """Sets labels `[B, …]` to 0 that are of weight 0 and not finite.
+
+    Gradients and metrics multiply by the weight, and 0 times NaN is NaN.
+    """
+    ones = tf.ones([tf.rank(labels) - tf.rank(factors)], tf.int32)
+    counts = tf.reshape(factors > 0, tf.concat([tf.shape(factors), ones], 0))
+    keeps = counts | tf.math.is_finite(labels)
+    kept = tf.where(keeps, labels, tf.zeros_like(labels))
+    return tf.ensure_shape(kept, labels.shape)
 
 
 def _fit(weights: tf.Tensor) -> tf.Tensor:

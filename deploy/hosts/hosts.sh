@@ -3,8 +3,9 @@
 #
 #   deploy/hosts/hosts.sh FILE [FLAG OF train.py ...]
 #
-# FILE has one host a line, as ssh knows it, host:port if 2222 is taken; the
-# first keeps --model_dir. The names must lead from each host to the others.
+# FILE has one host or user@host a line, as ssh knows it, with :port if 2222 is
+# taken; the first keeps --model_dir. The names of the hosts must lead from each
+# to the others.
 # Each has this repository and its environment in the same folder as here, or
 # in FOLDER, and lets ssh in without a password.
 #
@@ -28,6 +29,7 @@ shift
 
 workers=""
 for host in "${hosts[@]}"; do
+  host=${host#*@} # who logs in is for ssh alone
   [[ $host == *:* ]] || host=$host:2222
   workers+=",\"$host\""
 done

@@ -15,6 +15,7 @@ import threading
 import time
 from typing import NoReturn
 
+from errors import say
 from strategies.cluster.rendezvous import Links
 from strategies.cluster.tf_config import Cluster
 
@@ -97,11 +98,7 @@ class Watch(threading.Thread):
                 self._end(i, f"has ended with exit code {code}", code)
 
     def _end(self, position: int, what: str, code: int = 1) -> NoReturn:
-        print(
-            last_words(f"{self._cluster.tasks[position]} {what}"),
-            file=sys.stderr,
-            flush=True,
-        )
+        say(last_words(f"{self._cluster.tasks[position]} {what}"))
         sys.stdout.flush()
         # Not `sys.exit`: the main thread may be waiting inside TensorFlow.
         os._exit(code if code == _RESUMABLE else 1)

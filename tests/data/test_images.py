@@ -16,6 +16,7 @@ from data.pipeline import blame
 from data.pipeline import class_weights
 from data.pipeline import prepare
 from data.pipeline import remote_host
+from data.pipeline import sample
 from errors import RequestError
 from flags.command_line import Configs
 from model import ModelConfig
@@ -117,6 +118,47 @@ def test_the_folder_may_be_data_dir(tmp_path: Path) -> None:
     assert images.info(config).features.shape == [2, 3, 3]
 
 
+def test_the_folder_starts_at_data_dir(tmp_path: Path) -> None:
+    _write(tmp_path / "pets", {"train/a": 5, "train/b": 6})
+    config = DataConfig(dataset="images:pets", data_dir=str(tmp_path))
+
+    assert sum(images.info(config).num_examples.values()) == 11
+
+
+def test_classes_have_the_same_numbers_in_a_bucket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There names of folders end with a slash, which is more than a hyphen."""
+    counts = {"train/cat": 1, "train/cat-big": 1, "eval/cat": 1}
+    here = images.info(_config(_write(tmp_path / "here", counts)))
+    folder = _write(tmp_path / "there", counts)
+    listed = tf.io.gfile.listdir
+    monkeypatch.setattr(
+        tf.io.gfile,
+        "listdir",
+        lambda path: [
+            f"{name}/" if Path(path, name).is_dir() else name
+            for name in listed(path)
+        ],
+    )
+
+    there = images.info(_config(folder))
+
+    assert there.class_names == here.class_names == ("cat", "cat-big")
+
+
+def test_the_folder_is_listed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = _write(tmp_path, {"train/a": 5, "train/b": 6})
+    images.info(_config(folder))
+    monkeypatch.setattr(tf.io.gfile, "listdir", None)
+
+    _, labels = sample.first(images, _config(folder, skip_bad_examples=1), 9)
+
+    assert labels.shape == [1]
+
+
 def test_hidden_names_are_passed_over(tmp_path: Path) -> None:
     _write(tmp_path, {"train/a": 5, "train/b": 6, "train/.cache": 1})
     (tmp_path / "train" / "a" / ".DS_Store").write_text("")
@@ -162,6 +204,28 @@ def test_reads_all_formats(
     np.testing.assert_allclose(
         image, np.broadcast_to(np.array(pixel) / 255, [4, 4, 3]), atol=1e-6
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "grey"),
+    [
+        ("a.bmp", _bmp, 0.299 * 10 + 0.587 * 20 + 0.114 * 30),
+        ("a.gif", lambda: GIF, 255),
+        ("a.png", lambda: _png(7, channels=1), 7),
+    ],
+    ids=["bmp", "gif", "grey"],
+)
+def test_makes_all_formats_grey(
+    tmp_path: Path, name: str, content: Any, grey: float
+) -> None:
+    _write(tmp_path, {"train/b": 1, "eval/b": 1})
+    config = _config(tmp_path, ",size=4x4,channels=1")
+    (tmp_path / "train" / "a").mkdir()
+    (tmp_path / "train" / "a" / name).write_bytes(content())
+
+    image, _ = images.example(config, "train", tf.constant(0))
+
+    np.testing.assert_allclose(image, np.full([4, 4, 1], grey / 255), rtol=1e-3)
 
 
 def test_resizes_by_averaging_and_makes_grey(tmp_path: Path) -> None:
@@ -229,7 +293,12 @@ def test_a_remote_host_cannot_read_a_local_folder(
     [
         ({"training/a": 1}, "", "there is no folder .*/train; put"),
         ({"train/a": 20}, "", "1 sub-folders; it needs one for each"),
-        ({"train/a": 4, "train/b": 5}, "", "too few images to hold out"),
+        ({"train/a": 4, "train/b": 5}, "", "too few images to evaluate on"),
+        (
+            {"train/a": 9, "train/b": 9, "test": 0},
+            "",
+            "test has no images to evaluate on; put some into .*/test, in",
+        ),
         (
             {"train/a": 1, "train/b": 1, "eval/c": 1},
             "",
@@ -245,6 +314,7 @@ def test_a_remote_host_cannot_read_a_local_folder(
         "no_train",
         "one_class",
         "few",
+        "empty_test",
         "stranger",
         "no_image",
         "side",

@@ -13,6 +13,7 @@ from data import DataConfig
 from data import tfds as tfds_data
 from data.pipeline import prepare
 from errors import RequestError
+from errors import RunError
 
 IMAGE = tfds.features.Image(shape=(2, 2, 1), encoding_format="png")
 DIGIT = tfds.features.ClassLabel(num_classes=20)
@@ -266,6 +267,87 @@ def test_rejects_an_unprepared_remote_folder(
 
     with pytest.raises(RequestError, match=r"--data_dir=gs://bucket.*first"):
         tfds_data.info(config)
+
+
+def _fetching(
+    folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> DataConfig:
+    """Asks for a dataset whose preparation raises."""
+
+    class Absent:
+        data_path = str(folder / "mnist" / "3.0.1")
+
+        def is_prepared(self) -> bool:
+            return False
+
+        def download_and_prepare(self) -> None:
+            raise error
+
+    monkeypatch.setattr(tfds_data.tfds, "builder", lambda *_, **__: Absent())
+    return DataConfig(dataset="tfds:mnist", data_dir=str(folder), download=True)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (
+            ConnectionError("no\nroute"),
+            RunError,
+            "mnist: not fetched: no route; try",
+        ),
+        (OSError(28, "No space left"), RunError, "No space left"),
+        (tfds.download.DownloadError("HTTP 404"), RunError, "HTTP 404"),
+        (tf.errors.UnavailableError(None, None, "away"), RunError, "away"),
+        (
+            AssertionError("Manual directory /a is empty. Get it:\nfrom b"),
+            RequestError,
+            "mnist: Manual directory /a is empty. Get it: from b$",
+        ),
+        (
+            ModuleNotFoundError("No module named 'pandas'"),
+            RequestError,
+            "No module named 'pandas'; install that package",
+        ),
+        # A fault of the dataset's own code keeps its traceback.
+        (AssertionError("odd"), AssertionError, "^odd$"),
+    ],
+    ids=["network", "disk", "status", "bucket", "manual", "package", "fault"],
+)
+def test_what_cannot_be_fetched_is_one_sentence(
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    kind: type[Exception],
+    message: str,
+) -> None:
+    config = _fetching(tmp_path, monkeypatch, error)
+    with pytest.raises(kind, match=message) as raised:
+        tfds_data.info(config)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_folder_that_cannot_be_written_is_refused(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    error = AssertionError("nothing is fetched")
+    config = _fetching(tmp_path / "file", monkeypatch, error)
+    with pytest.raises(RequestError, match=r"--data_dir: .*mnist cannot"):
+        tfds_data.info(config)
+
+
+def test_huggingface_is_asked_only_on_demand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def find(*_: Any, **__: Any) -> None:
+        raise ModuleNotFoundError("No module named 'huggingface_hub'")
+
+    monkeypatch.setattr(tfds_data.tfds, "builder", find)
+    name = "tfds:huggingface:mnist"
+    with pytest.raises(RequestError, match=f"={name}: only with --download"):
+        tfds_data.info(DataConfig(dataset=name))
+    with pytest.raises(RequestError, match="hub'; install that package"):
+        tfds_data.info(DataConfig(dataset=name, download=True))
 
 
 def test_fetches_nothing_unasked(

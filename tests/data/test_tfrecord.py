@@ -11,6 +11,7 @@ from data import DataConfig
 from data import tfrecord
 from data.pipeline import blame
 from data.pipeline import prepare
+from data.pipeline import sample
 from errors import RequestError
 
 CONTEXT = tf.distribute.InputContext()
@@ -86,6 +87,49 @@ def test_reads_the_files_in_the_order_of_their_names(
     assert _labels(config, "train") == list(range(7))
     assert _labels(config, "eval") == [7, 8, 9]
     assert _examples(config, "eval")[0][0].numpy().tolist() == [7, 7]
+
+
+@pytest.mark.parametrize("name", ["x[1]", "*"])
+def test_no_letter_of_the_folder_is_a_pattern(
+    tmp_path: Path, name: str
+) -> None:
+    _write(tmp_path / name / "train" / "a.tfrecord", _numbers(range(10)))
+    (tmp_path / name / "train" / "about.txt").write_text("")
+    config = DataConfig(
+        dataset=f"tfrecord:{name},classes=100", data_dir=str(tmp_path)
+    )
+
+    assert tfrecord.info(config).num_examples == {"train": 9, "eval": 1}
+
+
+def test_records_are_counted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write(tmp_path / "train" / "a.tfrecord", _numbers(range(10)))
+    tfrecord.info(_config(tmp_path))
+    monkeypatch.setattr(tfrecord, "_count", None)
+
+    _, labels = sample.first(tfrecord, _config(tmp_path, shard_by="files"), 9)
+
+    assert labels.numpy().tolist() == [9]
+
+
+@pytest.mark.parametrize("split", ["train", "eval"])
+@pytest.mark.parametrize(
+    "content",
+    [b"\x1f\x8b\x08" + bytes(40), b"class,value\n", b"abc"],
+    ids=["compressed", "text", "short"],
+)
+def test_a_later_file_that_is_of_another_kind_is_named(
+    tmp_path: Path, split: str, content: bytes
+) -> None:
+    for each in ("train", "eval"):
+        _write(tmp_path / each / "a.tfrecord", _numbers(range(10)))
+    path = tmp_path / split / "b.tfrecord"
+    path.write_bytes(content)
+
+    with pytest.raises(RequestError, match=f"first record of {path} cannot"):
+        tfrecord.info(_config(tmp_path))
 
 
 def test_every_tenth_of_a_file_is_held_out_where_there_is_no_other_folder(
@@ -247,6 +291,11 @@ TWO = {"features": [1.0, 2.0], "labels": 1}
         (_example({"features": 1.0}), "", "which are the labels by labels=KEY"),
         (_example(TWO), ",features=x", "has no x, but features, labels"),
         (_example(TWO), ",classes=2,weights=w", "has no w, but"),
+        (
+            _example({**TWO, "w": 1}),
+            ",classes=2,weights=w",
+            "w of the first record is a int64_list; a weight must be one float",
+        ),
         (_example(PIXELS), ",classes=2", "is no jpeg, png, bmp or gif"),
         (_example(TWO), ",classes=2,shape=3x1", "holds 2 numbers, not 3x1"),
         (_example(TWO), ",classes=2,shape=-1x-2", "2 numbers, not -1x-2"),
@@ -271,6 +320,7 @@ TWO = {"features": [1.0, 2.0], "labels": 1}
         "no_labels",
         "other_features",
         "no_weights",
+        "integer_weight",
         "no_image",
         "other_shape",
         "negative_shape",

@@ -80,6 +80,15 @@ def test_each_host_is_told_who_it_is(folder) -> None:
         ]
 
 
+def test_a_user_is_for_ssh_alone(folder) -> None:
+    (folder / "hosts").write_text("me@first\nyou@second:3333\n")
+    assert _run(folder, "exit 0", "hosts").returncode == 0
+    for host in ("me@first", "you@second"):
+        config, *_ = (folder / f"{host}.called").read_text().splitlines()
+        workers = json.loads(config)["cluster"]["worker"]
+        assert workers == ["first:2222", "second:3333"]
+
+
 # Goes on until it is told to stop, then ends as an interrupted worker does.
 WAIT = """
 trap 'exit 42' TERM

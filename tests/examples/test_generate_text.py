@@ -67,6 +67,12 @@ def test_draws_as_likely_as_the_softmax_says(temperature: float) -> None:
     assert (np.abs(found - wanted) < most).all()
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+def test_logits_may_have_any_precision(dtype: str) -> None:
+    logits = tf.constant([0.0, 9.0, 1.0], dtype)
+    assert generate_text.pick(logits, 0.5, [0, 0]) == 1
+
+
 def test_compiles_once(model: keras.Model) -> None:
     next_token = generate_text.make_next_token(model)
     for filled, temperature in ((1, 0.0), (3, 0.5), (6, 1.0)):

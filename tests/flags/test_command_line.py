@@ -136,6 +136,25 @@ def test_scaling_writes_to_no_folder_but_knows_no_tpu() -> None:
         command_line.check(command_line.Configs(run=run, strategy=tpu))
 
 
+@pytest.mark.parametrize("mode", ["evaluate", "follow"])
+def test_only_a_training_exports(mode: str) -> None:
+    run = command_line.RunConfig(mode=mode, model_dir="runs/a")
+    train = command_line.TrainConfig(export=("keras", "onnx"))
+    configs = command_line.Configs(run=run, train=train)
+    with pytest.raises(RequestError, match=rf"--export=keras,onnx: .*{mode}"):
+        command_line.check(configs)
+
+
+def test_the_evaluator_of_a_training_that_exports_exports_nothing() -> None:
+    run = command_line.RunConfig(model_dir="runs/a")
+    train = command_line.TrainConfig(export=("keras",))
+    configs = command_line.Configs(run=run, train=train)
+    command_line.check(configs)
+    evaluator = command_line.as_evaluator(configs)
+    command_line.check(evaluator)
+    assert evaluator.train == command_line.TrainConfig()
+
+
 def test_words_give_the_configs_they_were_made_of() -> None:
     configs = command_line.Configs(
         command_line.RunConfig(seed=3, deterministic=True),

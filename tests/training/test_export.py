@@ -11,6 +11,7 @@ from training import EXPORTS
 from training import TrainConfig
 from training import export
 from training import exported
+from training import initial_model
 from training import state as state_lib
 
 HAS_ONNX = importlib.util.find_spec("tf2onnx") is not None
@@ -106,6 +107,35 @@ def test_several_forms_are_written_at_once(tmp_path, strategy_of) -> None:
     assert written == {"model.keras", "saved_model"}
     loaded = keras.saving.load_model(tmp_path / "export" / "model.keras")
     assert getattr(loaded, "optimizer", None) is None
+
+
+def _unnamed() -> keras.Model:
+    inputs = keras.Input([2])
+    hidden = keras.layers.BatchNormalization()(keras.layers.Dense(4)(inputs))
+    return keras.Model(inputs, keras.layers.Dense(3)(hidden))
+
+
+@pytest.mark.parametrize("policy", ["float32", "float64"])
+def test_layers_without_a_name_of_their_own_are_found_again(
+    tmp_path, strategy_of, policy
+) -> None:
+    keras.config.set_dtype_policy(policy)
+    strategy, state = strategy_of(1), _state(strategy_of(1), _unnamed)
+    export.check(strategy, _unnamed, ["keras"])
+    export.save(strategy, _unnamed, state, str(tmp_path), ["keras"])
+    path = tmp_path / "export" / "model.keras"
+    found = exported.load_keras(str(path)).weights
+    wanted = {each.path: each.numpy() for each in state.model.weights}
+    assert {each.dtype for each in found} == {policy}
+    np.testing.assert_equal({w.path: w.numpy() for w in found}, wanted)
+    # As a new process would.
+    keras.utils.clear_session(free_memory=False)
+    keras.config.set_dtype_policy(policy)
+    fresh = _state(strategy, _unnamed)
+    config = TrainConfig(initial_model=str(path))
+    initial_model.load(strategy, fresh, config, "")
+    for weight in fresh.model.weights:
+        np.testing.assert_array_equal(weight, wanted[weight.path])
 
 
 def test_writes_nothing_unless_asked(tmp_path, strategy_of) -> None:

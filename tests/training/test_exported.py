@@ -9,6 +9,8 @@ import pytest
 import tensorflow as tf
 
 from errors import RequestError
+from errors import RunError
+from training import export
 from training import exported
 
 
@@ -35,6 +37,94 @@ def test_several_outputs_keep_their_names(tmp_path, form) -> None:
     outputs = loaded.run({"features": ones})
     np.testing.assert_array_equal(outputs["a"], 2 * ones)
     np.testing.assert_array_equal(outputs["b"], 3 * ones)
+
+
+@pytest.mark.parametrize("form", ["keras", "saved_model", "onnx"])
+def test_values_that_the_model_does_not_take_are_one_sentence(
+    tmp_path, capfd, form
+) -> None:
+    if form == "onnx":
+        pytest.importorskip("onnxruntime", reason="needs the extra `onnx`")
+        pytest.importorskip("tf2onnx", reason="needs the extra `onnx`")
+    inputs = keras.Input([2], dtype="int32", name="features")
+    words = keras.layers.Embedding(4, 3, name="words")(inputs)
+    model = keras.Model(inputs, words)
+    export._write(model, str(tmp_path), form)
+    [path] = tmp_path.iterdir()
+    loaded = exported.load(str(path))
+    loaded.run({"features": np.full([3, 2], 3, "i4")})
+    capfd.readouterr()
+    with pytest.raises(
+        RequestError, match=rf"{path.name} does .*: ind.*9 "
+    ) as e:
+        loaded.run({"features": np.full([3, 2], 9, "i4")})
+    assert "\n" not in str(e.value)
+    assert not capfd.readouterr().err
+
+
+_PLACES = "Graph execution error:\n\nDetected at node a\n  File b\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            tf.errors.ResourceExhaustedError(
+                None, None, f"{_PLACES}no room\n\t [[{{{{node a}}}}]] [Op:a]"
+            ),
+            r"^a\.keras failed: no room\.$",
+        ),
+        (
+            tf.errors.InternalError(
+                None,
+                None,
+                f"{_PLACES}2 root error(s) found.\n  (0) INTERNAL:  one\n"
+                "\t [[a]]\n  (1) INTERNAL:  two\n0 derived errors ignored.",
+            ),
+            r"^a\.keras failed: one\.$",
+        ),
+        (
+            tf.errors.UnknownError(None, None, ""),
+            r"^a\.keras failed: UnknownError\.$",
+        ),
+    ],
+    ids=["places", "several", "silent"],
+)
+def test_a_model_that_fails_is_one_sentence(
+    monkeypatch, error, message
+) -> None:
+    def fail(arrays: exported.Arrays) -> exported.Arrays:
+        raise error
+
+    broken = exported.Exported({}, fail)
+    monkeypatch.setattr(exported, "load_keras", lambda path: None)
+    monkeypatch.setattr(exported, "_from_keras", lambda *_: broken)
+    with pytest.raises(RunError, match=message):
+        exported.load("a.keras").run({})
+
+
+def test_what_a_layer_of_ones_own_raises_passes(monkeypatch) -> None:
+    def fail(arrays: exported.Arrays) -> exported.Arrays:
+        raise KeyError("mine")
+
+    broken = exported.Exported({}, fail)
+    monkeypatch.setattr(exported, "load_keras", lambda path: None)
+    monkeypatch.setattr(exported, "_from_keras", lambda *_: broken)
+    with pytest.raises(KeyError, match="mine"):
+        exported.load("a.keras").run({})
+
+
+@pytest.mark.parametrize("form", ["keras", "saved_model"])
+def test_bfloat16_comes_as_float32(tmp_path, form) -> None:
+    inputs = keras.Input([2], name="features")
+    model = keras.Model(inputs, keras.ops.cast(inputs, "bfloat16"))
+    export._write(model, str(tmp_path), form)
+    [path] = tmp_path.iterdir()
+    third = np.full([3, 2], 1 / 3, "f4")
+    [received] = exported.load(str(path)).run({"features": third}).values()
+    assert received.dtype == np.float32
+    # 8 bits of significand.
+    np.testing.assert_array_equal(received, np.full([3, 2], 171 / 512))
 
 
 def test_inputs_of_a_list_go_by_the_names_of_the_tensors(tmp_path) -> None:

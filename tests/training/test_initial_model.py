@@ -180,7 +180,7 @@ def test_layers_of_a_model_within_the_model_are_found(strategy_of) -> None:
         ("a.keras:freeze=conv_*", r"no layer .* like 'conv_\*'; .* hidden_0"),
         ("a.keras:freeze=*", r"'\*' leaves no layer to train"),
         ("a.keras:freezes=x", "unknown key 'freezes'; allowed: freeze"),
-        ("a.keras:freeze", "'freeze' is not key=value"),
+        ("a.keras:freeze=x,y", "'y' is not key=value"),
     ],
 )
 def test_a_wrong_pattern_is_refused(strategy_of, word, message) -> None:
@@ -194,9 +194,13 @@ def test_a_wrong_pattern_is_refused(strategy_of, word, message) -> None:
         ("a.keras", "a.keras", ""),
         ("gs://bucket/a.keras", "gs://bucket/a.keras", ""),
         ("gs://bucket/run:freeze=a*", "gs://bucket/run", "a*"),
+        ("/a:b/model.keras", "/a:b/model.keras", ""),
+        ("/a:rate=1/model.keras", "/a:rate=1/model.keras", ""),
+        ("run:2", "run:2", ""),
+        ("/a:b/run:2:freeze=a*", "/a:b/run:2", "a*"),
     ],
 )
-def test_a_path_may_have_a_scheme(word, path, pattern) -> None:
+def test_a_path_may_have_colons(word, path, pattern) -> None:
     options = initial_model.Options(freeze=pattern)
     assert initial_model.parse(word) == (path, options)
 

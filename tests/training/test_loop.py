@@ -1,5 +1,6 @@
 """What happens at which step, with stand-ins for the compiled loops."""
 
+import contextlib
 import json
 import math
 
@@ -128,6 +129,24 @@ def test_inner_loops_end_where_something_is_due(
 def test_inner_loops_end_where_a_profile_does(step, expected) -> None:
     config = _config(profile="5:7")
     assert loop.steps_to_boundary(step, config) == expected
+
+
+@pytest.mark.parametrize(
+    ("is_chief", "folder"), [(True, "train"), (False, "worker-3")]
+)
+@pytest.mark.parametrize("loss", [1.0, math.nan], ids=["done", "failed"])
+def test_a_profile_of_each_worker_is_its_own_and_ends(
+    run, tmp_path, monkeypatch, is_chief, folder, loss
+) -> None:
+    calls = []
+    monkeypatch.setattr(loop.workers, "is_chief", lambda _: is_chief)
+    monkeypatch.setattr(loop.workers, "task_name", lambda _: "worker-3")
+    profiler = loop.tf.profiler.experimental
+    monkeypatch.setattr(profiler, "start", calls.append)
+    monkeypatch.setattr(profiler, "stop", lambda: calls.append("stop"))
+    with contextlib.suppress(RunError):
+        run(_config(profile="4:99@all"), losses={8: loss})
+    assert calls == [str(tmp_path / "summaries" / folder), "stop"]
 
 
 def test_order_at_a_boundary(run) -> None:

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from tests import processes
+from training import native_log
 
 NOTES = (
     "WARNING: All log messages before absl::InitializeLog() is called are "
@@ -32,6 +33,10 @@ os.abort()
 """
 
 
+def _fail(*_: object, **__: object) -> None:
+    raise OSError("none is left")
+
+
 def _run(**env: str) -> list[str]:
     text = "".join(f"{line}\n" for line in NOTES + ERRORS)
     done = subprocess.run(
@@ -55,3 +60,37 @@ def test_errors_outlive_a_crash_and_notes_are_dropped() -> None:
 )
 def test_all_lines_stay(env) -> None:
     assert _run(**env) == [*NOTES, *ERRORS, "from Python"]
+
+
+def test_process_1_would_end_all_others(monkeypatch) -> None:
+    started = []
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    monkeypatch.setattr(subprocess, "Popen", started.append)
+    native_log.drop_notes()
+    assert not started
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [(os, "dup"), (subprocess, "Popen")]
+)
+def test_without_a_stderr_or_a_process_all_stays(
+    monkeypatch, module, name
+) -> None:
+    stderr = sys.stderr
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
+    monkeypatch.setattr(module, name, _fail)
+    native_log.drop_notes()
+    assert sys.stderr is stderr
+
+
+def test_python_has_nothing_to_warn_of() -> None:
+    program = "from training import native_log; native_log.drop_notes()"
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", program],
+        cwd=processes.ROOT,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""

@@ -33,28 +33,28 @@ class _Run:
     def __init__(self, monkeypatch, step: int = 0) -> None:
         self.step = step
         self.captured: list[int] = []
-        self._is_on = False
+        self.is_on = False
         profiler = tf.profiler.experimental
         monkeypatch.setattr(profiler, "start", lambda _: self._set(True))
         monkeypatch.setattr(profiler, "stop", lambda: self._set(False))
 
     def _set(self, is_on: bool) -> None:
-        assert self._is_on != is_on
-        self._is_on = is_on
+        assert self.is_on != is_on
+        self.is_on = is_on
 
     def train(self, num_steps: int) -> dict[str, float]:
-        if self._is_on:
+        if self.is_on:
             self.captured += range(self.step, self.step + num_steps)
         self.step += num_steps
         return {"loss": 1.0}
 
     def go(self, words: str, loops: list[int], is_chief: bool = True) -> None:
         window = profile.parse(words)
-        train = profile.around(
+        with profile.around(
             self.train, window, lambda: self.step, "folder", is_chief
-        )
-        for num_steps in loops:
-            assert train(num_steps) == {"loss": 1.0}
+        ) as train:
+            for num_steps in loops:
+                assert train(num_steps) == {"loss": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,26 @@ def test_captures_the_window(monkeypatch, words, start, loops, captured):
     run = _Run(monkeypatch, start)
     run.go(words, loops)
     assert run.captured == captured
+
+
+def test_ends_with_the_run(monkeypatch) -> None:
+    run = _Run(monkeypatch)
+    run.go("2:6", [2, 2])
+    assert run.captured == [2, 3]
+    assert not run.is_on
+
+
+def test_ends_if_the_run_fails(monkeypatch) -> None:
+    run = _Run(monkeypatch)
+
+    def train(num_steps: int) -> None:
+        assert run.is_on
+        raise RuntimeError("a loss is not finite")
+
+    monkeypatch.setattr(run, "train", train)
+    with pytest.raises(RuntimeError, match="not finite"):
+        run.go("0:6", [2])
+    assert not run.is_on
 
 
 @pytest.mark.parametrize(("words", "count"), [("0:1", 0), ("0:1@all", 1)])
@@ -103,6 +123,9 @@ def test_leaves_what_tensorboard_reads(tmp_path) -> None:
         return {"loss": float(double(tf.constant(1.0)).numpy())}
 
     window = profile.parse("0:1")
-    profile.around(train, window, lambda: steps[0], str(tmp_path), True)(1)
+    with profile.around(
+        train, window, lambda: steps[0], str(tmp_path), True
+    ) as profiled:
+        profiled(1)
     (found,) = pathlib.Path(tmp_path).glob("plugins/profile/*/*.xplane.pb")
     assert found.stat().st_size > 0

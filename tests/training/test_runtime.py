@@ -30,6 +30,15 @@ def test_names_start_afresh() -> None:
     assert names == ["dense", "dense"]
 
 
+def test_names_start_again_without_another_policy() -> None:
+    runtime.configure(RunConfig(), "mixed_bfloat16", False)
+    names = [keras.layers.Dense(1).name]
+    runtime.restart_names()
+    names.append(keras.layers.Dense(1).name)
+    assert names == ["dense", "dense"]
+    assert keras.config.dtype_policy().name == "mixed_bfloat16"
+
+
 def test_policy_and_eager_mode_hold_until_the_next_call() -> None:
     runtime.configure(RunConfig(), "mixed_bfloat16", True)
     assert keras.layers.Dense(1).compute_dtype == "bfloat16"

@@ -1,7 +1,11 @@
+import itertools
+
 import pytest
 
 from errors import RequestError
+from flags import registry
 from training import stopping as stopping_lib
+from training import task as task_lib
 
 
 def _run(flag: str, values: list[float], name: str = "accuracy"):
@@ -26,6 +30,27 @@ def test_more_accuracy_is_better() -> None:
 def test_less_loss_is_better(name) -> None:
     found, _ = _run(f"{name}:patience=3", [3.0, 2.0, 2.5, 1.0], name)
     assert found == [True, True, False, True]
+
+
+# Of every model here; its layers report the last two.
+MORE_IS_BETTER = {"accuracy": True, "converged": True}
+LESS_IS_BETTER = dict.fromkeys(
+    ["loss", "last_error", "bits_per_byte", "residual"], False
+)
+
+
+def test_the_better_is_known_of_every_metric_here() -> None:
+    expected = MORE_IS_BETTER | LESS_IS_BETTER
+    names = {"loss", "residual", "converged"}
+    for task, model in itertools.product(
+        ("classification", "regression"), registry.names("model")
+    ):
+        module = registry.load("model", model, "model")
+        made = task_lib.resolve(module, task).make_metrics()
+        names |= {metric.name for metric in made}
+    assert names == set(expected)
+    for name, more in expected.items():
+        assert stopping_lib.less_is_better(name) is not more, name
 
 
 def test_a_first_value_below_zero_is_the_best_so_far() -> None:

@@ -29,21 +29,28 @@ def make(context: Context) -> Callable[[], tuple[Pictures, Graph | None]]:
     """Returns what draws the model's view of the first examples of `eval`.
 
     At the first call they are read, and the graph of the model comes with the
-    pictures. Without a `context.sample`, and under a strategy for TPUs, whose
-    cores may each hold a part of the model, there is nothing to draw.
+    pictures. What is computed at a time is no more than a replica's part of a
+    batch, for which there is memory; it is nothing if it would not be drawn.
+    Without a `context.sample`, and under a strategy for TPUs, whose cores may
+    each hold a part of the model, there is nothing to draw.
     """
     strategy, read = context.strategy, context.sample
     if read is None or strategy is None or _is_tpu(strategy):
         return draw_nothing
-    model = LocalModel(strategy, context.state)
+    batch_size = context.config["data"]["global_batch_size"]
+    share = batch_size // strategy.num_replicas_in_sync
+    model = LocalModel(strategy, context.state, share)
     sample: list[Any] = []
 
     def look() -> tuple[Pictures, Graph | None]:
         is_first = not sample
         if is_first:
-            sample.extend(read(_EXAMPLES))
-        features, labels = sample
-        pictures = draw(features, labels, model.predict(features))
+            features, labels = read(_EXAMPLES)
+            spec = model.output_spec(features)
+            sample.extend((features, labels, _needs(features, labels, spec)))
+        features, labels, is_needed = sample
+        outputs = model.predict(features) if is_needed else None
+        pictures = draw(features, labels, outputs)
         return pictures, model.graph(features) if is_first else None
 
     return look
@@ -61,15 +68,15 @@ def draw(features: Any, labels: Any, outputs: Any) -> Pictures:
         features: Images `[N, H, W, D]` of 1, 3 or 4 channels, or anything.
         labels: Classes `[N]`, or numbers `[N, …]`.
         outputs: Logits `[N, C]`, or numbers of the labels' shape; of iterates
-            `[N, T, …]` the last is taken.
+            `[N, T, …]` the last is taken. None: only images are drawn.
     """
-    if not tf.is_tensor(labels) or not tf.is_tensor(outputs):
-        return {}
-    classes = labels.dtype.is_integer and labels.shape.rank == 1
-    labels, outputs = np.asarray(labels), np.asarray(outputs, np.float32)
-    captions, wrong = [""] * len(labels), [False] * len(labels)
+    captions, wrong = [""] * _IMAGES, [False] * _IMAGES
     pictures: Pictures = {}
-    if classes and outputs.ndim == 2:
+    is_drawn = _needs(features, labels, outputs)
+    if is_drawn:
+        is_class = labels.dtype.is_integer
+        labels, outputs = np.asarray(labels), np.asarray(outputs, np.float32)
+    if is_drawn and is_class:
         predicted = outputs.argmax(axis=1)
         wrong = (predicted != labels).tolist()
         captions = [
@@ -77,14 +84,30 @@ def draw(features: Any, labels: Any, outputs: Any) -> Pictures:
             for taken, true in zip(predicted, labels, strict=True)
         ]
         pictures = _draw_classes(labels, predicted, outputs.shape[1])
-    elif not classes:
+    elif is_drawn:
         pictures = _draw_numbers(labels, outputs)
-    if tf.is_tensor(features) and _are_images(features):
+    if _are_images(features):
         images = np.nan_to_num(np.asarray(features[:_IMAGES], np.float32))
+        size = len(images)
         pictures["predictions/images"] = _picture.examples(
-            images, captions[:_IMAGES], wrong[:_IMAGES]
+            images, captions[:size], wrong[:size]
         )
     return pictures
+
+
+def _needs(features: Any, labels: Any, outputs: Any) -> bool:
+    """Returns whether outputs of that shape, which may be a spec, are drawn."""
+    if not tf.is_tensor(labels) or not hasattr(outputs, "shape"):
+        return False
+    shape, values = outputs.shape, labels.shape[1:]
+    if labels.dtype.is_integer:
+        # Classes; a sequence of them is not drawn, and no number either.
+        if values.rank != 0 or shape.rank != 2:
+            return False
+        return (shape[1] or 0) <= _MAX_CLASSES or _are_images(features)
+    size = shape[1:].num_elements()
+    iterates = shape[2:].is_compatible_with(values)
+    return iterates or size in (None, values.num_elements())
 
 
 def _draw_classes(
@@ -110,7 +133,9 @@ def _draw_numbers(labels: np.ndarray, outputs: np.ndarray) -> Pictures:
     return {"predictions/predicted_against_true": _picture.scatter(*pairs)}
 
 
-def _are_images(features: tf.Tensor) -> bool:
+def _are_images(features: Any) -> bool:
+    if not tf.is_tensor(features):
+        return False
     return features.shape.rank == 4 and features.shape[-1] in (1, 3, 4)
 
 

@@ -19,6 +19,8 @@ from training.callbacks import Context
 # (in full, in short); what matters most comes first.
 Words = list[tuple[str, str]]
 
+_COLUMNS = 79  # of a terminal that does not know
+
 
 def make(context: Context) -> keras.callbacks.Callback:
     """Returns the callback; it is silent on workers that are not chief."""
@@ -82,11 +84,15 @@ def _make_bar(context: Context) -> tqdm.tqdm | None:
     """Returns what rewrites its line in place, if stdout is a terminal."""
     if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
         return None
+    size = os.get_terminal_size(sys.stdout.fileno())
     # Only our own words: its own do not shrink to a narrow terminal.
     return tqdm.tqdm(
         total=context.train_steps,
         bar_format="{desc}",
-        dynamic_ncols=True,
+        # It writes nothing where a terminal does not know its size: 0.
+        dynamic_ncols=all(size),
+        ncols=_COLUMNS,
+        nrows=20,
         leave=False,
         file=sys.stdout,
     )
@@ -94,8 +100,9 @@ def _make_bar(context: Context) -> tqdm.tqdm | None:
 
 def _columns() -> int:
     """Returns how many characters fit, now: a terminal may be resized."""
+    columns = os.get_terminal_size(sys.stdout.fileno()).columns
     # Some terminals wrap once the last column is written.
-    return max(os.get_terminal_size(sys.stdout.fileno()).columns - 1, 0)
+    return columns - 1 if columns else _COLUMNS
 
 
 def _results(logs: Mapping[str, float]) -> Words:

@@ -73,7 +73,7 @@ class History:
                 (split, name), Column(array.array("q"), array.array("d"))
             )
             column.steps.append(line["step"])
-            column.values.append(math.nan if value is None else value)
+            column.values.append(_float(value))
 
     @property
     def name(self) -> str:
@@ -104,6 +104,13 @@ class History:
         """Returns steps and values, `[N]` each; empty if there is none."""
         column = self.columns.get((split, name), Column(_NONE, _NONE))
         return np.array(column.steps, np.int64), np.array(column.values)
+
+
+def _float(value: float | None) -> float:
+    try:
+        return math.nan if value is None else float(value)
+    except OverflowError:  # an integer of JSON has any number of digits
+        return math.nan
 
 
 def read(model_dir: str) -> History:

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from data import DataConfig
+from data.pipeline import augment
 from data.pipeline import distribute
 from data.pipeline import prepare
 from errors import RequestError
@@ -164,6 +165,41 @@ def test_refused_before_anything_is_read(
         RequestError, match=f"--augmentation={NAME}: .*{message}"
     ):
         prepare.element_spec(datasets.make("arrays", 8), CONFIG)
+
+
+def test_a_refusal_of_the_dataset_arrives_as_it_is() -> None:
+    config = DataConfig(dataset="mine", augmentation="flip_and_shift")
+    info = datasets.make("arrays", 8).info(config)
+
+    with pytest.raises(
+        RequestError, match=r"^--augmentation=flip_and_shift: n"
+    ):
+        augment.load(config, info)
+
+
+def test_any_other_error_of_the_module_stays(use) -> None:
+    def fail(features: Any, labels: Any, seed: Any) -> Any:
+        raise ValueError("mine")
+
+    use(fail)
+
+    with pytest.raises(ValueError, match="mine"):
+        augment.load(CONFIG, datasets.make("arrays", 8).info(CONFIG))
+
+
+def test_the_module_may_use_python_conditions(use) -> None:
+    def odd_only(
+        features: tf.Tensor, labels: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        if features[0] % 2 == 1:
+            features += 0.5
+        return features, labels
+
+    use(odd_only)
+
+    rows = _features(_train(datasets.make("arrays", 8)), 1)
+
+    assert sorted(rows[:, 0]) == [0, 1.5, 2, 3.5, 4, 5.5, 6, 7.5]
 
 
 def test_a_shape_that_is_hidden_ends_the_reading(use) -> None:

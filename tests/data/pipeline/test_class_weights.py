@@ -104,6 +104,30 @@ def test_labels_known_in_advance_will_do() -> None:
     np.testing.assert_allclose(table[3], 10 / 3, rtol=1e-6)
 
 
+def _labelled(labels: np.ndarray) -> types.SimpleNamespace:
+    module = _module(labels)
+    del module.arrays
+    module.example = lambda config, split, index: (tf.zeros([1]), index)
+    module.labels = lambda config, split: labels
+    return module
+
+
+@pytest.mark.parametrize("weights", ["balanced", "0:2"])
+@pytest.mark.parametrize("bad", [-1, 4])
+@pytest.mark.parametrize("make", [_module, _labelled])
+def test_refuses_a_label_that_is_no_class(
+    make: Any, bad: int, weights: str
+) -> None:
+    labels = np.array([0, 3, bad, 1, bad], np.int32)
+
+    with pytest.raises(
+        RequestError,
+        match=f"--class_weights={weights}: the label of example 2 .*"
+        f"is {bad}; its classes are 0 to 3",
+    ):
+        class_weights.table(make(labels), _config(weights))
+
+
 def _preprocessed() -> types.SimpleNamespace:
     module = _module()
     module.preprocess = lambda config, split, element: element

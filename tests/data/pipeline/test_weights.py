@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from data import DataConfig
+from data import DatasetInfo
 from data.pipeline import blame
 from data.pipeline import distribute
 from data.pipeline import prepare
@@ -20,6 +21,7 @@ from tests.data.pipeline import datasets
 from tests.data.pipeline import layouts
 from training import TrainConfig
 from training import eval_step
+from training import forward
 from training import state as state_lib
 from training import step as step_lib
 from training import task as task_lib
@@ -222,3 +224,76 @@ def test_an_evaluation_takes_the_weighted_mean_and_counts_all(
     assert results["loss"].numpy() == pytest.approx(-10 / 3.5)
     assert results["examples"] == 4
     np.testing.assert_array_equal(outputs, [[1], [2], [3], [4]])
+
+
+def _targets(kind: str, bad: float) -> types.SimpleNamespace:
+    """Rows 1, 1, 1, 1 with the targets 1, 2, 3 and `bad`, of weight 0."""
+    spec = tf.TensorSpec([1], tf.float32)
+    module = types.SimpleNamespace(
+        info=lambda config: DatasetInfo(
+            task="regression",
+            num_examples={"train": 4, "eval": 4},
+            features=spec,
+            labels=spec,
+            has_weights=True,
+        ),
+        arrays=lambda config, split: (
+            np.ones([4, 1], np.float32),
+            np.array([[1], [2], [3], [bad]], np.float32),
+            np.array([1, 1, 1, 0], np.float32),
+        ),
+    )
+    if kind == "preprocess":
+        module.preprocess = lambda config, split, element: element
+    return module
+
+
+@pytest.mark.parametrize("kind", ["arrays", "preprocess"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e18])
+def test_a_target_of_weight_0_may_be_anything(strategy_of, kind, bad) -> None:
+    """w=0, loss (w - y)²: the gradient is -2(1 + 2 + 3) / 4 = -3."""
+    strategy, config = strategy_of(1), DataConfig(global_batch_size=4)
+    module = _targets(kind, bad)
+    task = task_lib.resolve(types.SimpleNamespace(), "regression")
+    error = keras.metrics.MeanSquaredError
+    task = task._replace(
+        make_metrics=lambda: [error(name="error", dtype="float64")]
+    )
+    with strategy.scope():
+        train = TrainConfig(optimizer="sgd", learning_rate=1.0)
+        state = state_lib.create(_product(0.0), train)
+    evaluation = distribute.eval_dataset(strategy, module, config)
+    evaluate = eval_step.make_eval_loop(strategy, state.model, task)
+    batches = distribute.train_dataset(strategy, module, config, seed=0, step=0)
+    loop = step_lib.make_train_loop(
+        strategy, state, task, 4, train, count_skipped=True
+    )
+
+    before = evaluate(iter(evaluation), ONE_STEP)
+    results = loop(iter(batches), ONE_STEP)
+    outputs = predict(strategy, state.model, evaluation, 1)
+
+    assert float(before["loss"]) == pytest.approx(14 / 3)
+    assert float(before["error"]) == pytest.approx(14 / 3)
+    assert before["examples"] == 4
+    assert results["loss"] == 14 / 4
+    assert float(results["error"]) == pytest.approx(14 / 3)
+    assert results["skipped_examples"] == 0
+    np.testing.assert_array_equal(outputs, [[3]] * 4)
+
+
+def test_a_target_that_counts_stays_no_number() -> None:
+    targets, own = tf.constant([[np.nan], [np.inf]]), tf.constant([1.0, 0.0])
+
+    _, labels, _ = weights_lib.join((targets, targets, own), tf.ones([2]))
+
+    np.testing.assert_array_equal(labels, [[np.nan], [0]])
+
+
+def test_nothing_is_left_of_weight_0() -> None:
+    smallest = weights_lib.SMALLEST
+    weights = np.array([0, smallest, 1e-30, 0.1, 1, 3e38], np.float32)
+
+    received = forward.counting(tf.constant(weights))
+
+    np.testing.assert_array_equal(received, [0, 0, *weights[2:]])

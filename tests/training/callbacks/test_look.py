@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import keras
@@ -29,6 +30,11 @@ VECTORS = tf.zeros([3, 5])
         (VECTORS, VECTORS, LOGITS, set()),
         (tf.zeros([3, 4, 4, 2]), LABELS, LOGITS, {"confusion_matrix"}),
         (VECTORS, tf.zeros([3, 5], tf.int32), tf.zeros([3, 5, 9]), set()),
+        # Classes of a sequence are no numbers, whatever shape outputs have.
+        (VECTORS, tf.zeros([3, 5], tf.int32), VECTORS, set()),
+        (IMAGES, tf.zeros([3, 5], tf.int32), None, {"images"}),
+        (VECTORS, tf.zeros([3]), tf.zeros([3, 1]), {"predicted_against_true"}),
+        (VECTORS, tf.zeros([3, 1]), tf.zeros([3]), {"predicted_against_true"}),
         ({"a": VECTORS}, LABELS, LOGITS, {"confusion_matrix"}),
         (VECTORS, LABELS, {"a": LOGITS}, set()),
         (VECTORS, {"a": LABELS}, LOGITS, set()),
@@ -63,22 +69,31 @@ def test_of_iterates_the_last_is_drawn(monkeypatch) -> None:
     assert predicted.tolist() == [2, 3, 6, 7, 10, 11]
 
 
-def test_reads_once_and_looks_anew(strategy_of) -> None:
-    strategy = strategy_of(2)
+def _make_context(
+    strategy: tf.distribute.Strategy,
+    sample: Callable[[int], tuple[tf.Tensor, tf.Tensor]],
+) -> Context:
     with strategy.scope():
         inputs = keras.Input([5])
         dense = keras.layers.Dense(2, kernel_initializer="zeros", name="dense")
         model = keras.Model(inputs, dense(inputs))
         state = state_lib.create(model, TrainConfig())
+    config = {"data": {"global_batch_size": 4}}
+    return Context(
+        state, "", True, 0, 8, strategy, config=config, sample=sample
+    )
+
+
+def test_reads_once_and_looks_anew(strategy_of) -> None:
     asked = []
 
     def sample(num_examples: int) -> tuple[tf.Tensor, tf.Tensor]:
         asked.append(num_examples)
         return VECTORS, LABELS
 
-    look = _look.make(
-        Context(state, "", True, 0, 8, strategy=strategy, sample=sample)
-    )
+    context = _make_context(strategy_of(2), sample)
+    look = _look.make(context)
+    dense = context.state.model.get_layer("dense")
     first, graph = look()
     assert "dense/kernel" in {node.name for node in graph.node}
     dense.bias.assign([0.0, 1.0])  # all of class 1
@@ -87,6 +102,28 @@ def test_reads_once_and_looks_anew(strategy_of) -> None:
     assert asked == [512]
     tag = "predictions/confusion_matrix"
     assert (first[tag] != second[tag]).any()
+
+
+@pytest.mark.parametrize(
+    ("labels", "sizes"),
+    [(LABELS, [2, 1]), (tf.zeros([3, 5], tf.int32), [])],
+    ids=["classes", "sequences"],
+)
+def test_computes_a_replicas_part_of_what_is_drawn(
+    strategy_of, monkeypatch, labels, sizes
+) -> None:
+    context = _make_context(strategy_of(2), lambda _: (VECTORS, labels))
+    computed = []
+    predict = _look.LocalModel.predict
+
+    def spy(self, features: tf.Tensor) -> tf.Tensor:
+        computed.extend(len(part) for part in self._parts(features))
+        return predict(self, features)
+
+    monkeypatch.setattr(_look.LocalModel, "predict", spy)
+    _, graph = _look.make(context)()
+    assert computed == sizes
+    assert graph is not None
 
 
 @pytest.mark.parametrize("device", ["/device:TPU:0", None], ids=["tpu", "none"])

@@ -127,6 +127,22 @@ def test_no_line_is_wider_than_the_terminal(tmp_path) -> None:
         callback.on_train_end()
 
 
+@pytest.mark.parametrize("rows", [0, 24])
+def test_a_terminal_of_unknown_size_has_80_columns(tmp_path, rows) -> None:
+    with terminal.opened() as screen:
+        screen.resize(0, rows)
+        callback = progress.make(_context(tmp_path))
+        callback.on_train_batch_end(400, LOGS)
+        live = (
+            "400/400 loss 0.512 acc 0.875 ETA 0:00 ep 17.8 12.3k ex/s 10 st/s"
+        )
+        assert terminal.lines(screen.read()) == [live]
+        callback.on_test_end({"loss": 0.25})
+        line = "step 400: evaluation loss 0.2500"
+        assert terminal.lines(screen.read()) == [line, live]
+        callback.on_train_end()
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.4, "0:00"), (75, "1:15"), (100_000, "27:46:40")]
 )

@@ -68,6 +68,12 @@ def test_gaps_are_not_the_best(tmp_path) -> None:
     assert history.best("error") is None
 
 
+def test_an_integer_of_any_length_is_a_gap(tmp_path) -> None:
+    line = runs.train(10, loss=1.0) | {"examples": 10**400}
+    history = history_lib.read(runs.write(tmp_path, [line]))
+    assert np.isnan(history.line("train", "examples")[1]).all()
+
+
 def test_an_object_store_is_read_too(tmp_path, monkeypatch) -> None:
     store = object_store.make(monkeypatch, tmp_path.name)
     metrics_log.append(store, 10, "train", {"loss": 2.0})
