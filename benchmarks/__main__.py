@@ -3,7 +3,8 @@
     python -m benchmarks                   # benchmarks/results.json
     python -m benchmarks --only loop input --arguments --pairs=3 --seconds=1
 
-Each is a process of its own. With `--only` the figures of the others stay.
+Each is a process of its own. With `--only` the figures of the others stay, and
+with them the commit that they were measured at.
 One that fails leaves out its figures; the exit code is then 1.
 """
 
@@ -82,7 +83,7 @@ def main() -> None:
             key: value
             for key, value in results.items()
             if not key.startswith(f"{name}.")
-        } | (figures or {})
+        } | ({f"{name}.commit": where["commit"], **figures} if figures else {})
         # After each, so that an interrupted run leaves what it has.
         content = where | dict(sorted((results | where).items()))
         arguments.json.write_text(json.dumps(content, indent=2) + "\n")

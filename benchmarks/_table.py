@@ -134,10 +134,17 @@ def make(results: Mapping[str, float | str]) -> str:
 
     What was not measured is said to be so, as is a bar that was missed.
     """
+    last = results["commit"]
+    older = [
+        f"{key.removesuffix('.commit')} at {commit}"
+        for key, commit in results.items()
+        if key.endswith(".commit") and commit != last
+    ]
+    commits = ", ".join([f"commit {last}", *older])
     lines = [
         BEGIN,
-        f"{results['processor']}, {str(results['time'])[:10]}, commit "
-        f"{results['commit']}; medians (90 % interval):",
+        f"{results['processor']}, {str(results['time'])[:10]}, {commits}; "
+        "medians (90 % interval):",
         "",
         "| ratio | measured | bar |",
         "|---|---|---|",

@@ -25,6 +25,11 @@ def test_a_row_has_figures_intervals_and_bars() -> None:
     assert row.endswith("| ≥ 0.8; 0.95; 0.95 |")
 
 
+def test_says_what_was_measured_at_another_commit() -> None:
+    commits = {"loop.commit": "abc", "layers.commit": "def"}
+    assert ", commit abc, layers at def; " in _table.make(ORIGIN | commits)
+
+
 def test_a_figure_alone_needs_no_interval() -> None:
     table = _table.make({**ORIGIN, "memory.growth_mb": 3.0})
     assert "| default model 3.000 | < 20 |" in table
