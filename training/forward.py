@@ -83,7 +83,7 @@ def counting(weights: tf.Tensor) -> tf.Tensor:
     Such an example comes with the smallest float32, which tells it from a row
     that is none. Subtracted from any weight above 1e-30 it changes no bit.
     """
-    return tf.nn.relu(weights - _SMALLEST)
+    return tf.nn.relu(placement.replicate(weights) - _SMALLEST)
 
 
 def place(batch: Batch) -> Batch:

@@ -41,7 +41,7 @@ def _run(model_dir: str, mode: str = "train") -> dict[str, float]:
                 learning_rate=0.01,
                 early_stopping="loss",
                 callbacks=("progress", "summaries"),
-                export=("keras",),
+                export=("keras",) if mode == "train" else (),
             ),
         )
     )
