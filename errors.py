@@ -1,7 +1,9 @@
 """How a run ends other than by being done; `train.main` knows them all."""
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 
 
 class RequestError(ValueError):
@@ -31,6 +33,29 @@ class Interrupted(Exception):
 
     Its message says what was saved.
     """
+
+
+@contextlib.contextmanager
+def missing_is_wrong(path: str, received: str) -> Iterator[None]:
+    """Inside, a user's module that is not there is a wrong request.
+
+    Args:
+        path: Dotted path of the module that is imported.
+        received: The flag and its value.
+
+    Raises:
+        RequestError: if it, or a package it is in, does not exist. What the
+            module itself fails to import passes through.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name and f"{path}.".startswith(f"{error.name}."):
+            raise RequestError(
+                f"{received}: there is no module {error.name!r}; run from the "
+                "folder that holds it or set PYTHONPATH."
+            ) from error
+        raise
 
 
 def say(line: str) -> None:

@@ -217,6 +217,7 @@ def _write(path: str, outputs: Arrays) -> None:
         )
     try:
         if kind == ".npz":
+            # mypy takes a name for the keyword `allow_pickle`.
             np.savez(path, **dict(outputs))  # type: ignore[arg-type]
         elif kind == ".npy":
             np.save(path, first)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from absl import app
 
 import placement
+from data import DatasetInfo
 from errors import Interrupted
 from errors import RequestError
 from errors import RunError
@@ -196,7 +197,7 @@ def _run(configs: command_line.Configs) -> dict[str, float]:
     share = batch_size // strategy.num_replicas_in_sync
     count = functools.partial(flops.of_loop, train_loop, iterator, share)
     job = job_lib.Job(strategy, state, config, model_dir, stop, count)
-    result = loop.run(job, train, evaluate, _make_callbacks(job, configs))
+    result = loop.run(job, train, evaluate, _make_callbacks(job, configs, info))
     export.save(strategy, build, state, model_dir, config.export)
     record.end(model_dir, content, state.steps_done())
     announce.result(state.steps_done(), result)
@@ -205,14 +206,13 @@ def _run(configs: command_line.Configs) -> dict[str, float]:
 
 
 def _make_callbacks(
-    job: "Job", configs: command_line.Configs
+    job: "Job", configs: command_line.Configs, info: DatasetInfo
 ) -> list["keras.callbacks.Callback"]:
     from data.pipeline import sample
     from training import callbacks as callbacks_lib
     from training import workers
 
     dataset = registry.load("data", configs.data.dataset, "dataset")
-    num_train = dataset.info(configs.data).num_examples["train"]
     context = callbacks_lib.Context(
         job.state,
         job.model_dir,
@@ -220,7 +220,7 @@ def _make_callbacks(
         job.state.steps_done(),
         job.config.train_steps,
         job.strategy,
-        num_train / configs.data.global_batch_size,
+        info.num_examples["train"] / configs.data.global_batch_size,
         command_line.as_dict(configs),
         functools.partial(sample.first, dataset, configs.data),
     )

@@ -8,6 +8,7 @@ import pkgutil
 from types import ModuleType
 
 from errors import RequestError
+from errors import missing_is_wrong
 
 
 def names(package: str) -> list[str]:
@@ -62,16 +63,8 @@ def load(package: str, name: str, flag: str) -> ModuleType:
     check(package, name, flag)
     name = name.partition(":")[0]
     path = name if "." in name else f"{package}.{name}"
-    try:
+    with missing_is_wrong(path, f"--{flag}={name}"):
         return importlib.import_module(path)
-    except ModuleNotFoundError as error:
-        # Only the module itself is the user's word; what it imports is not.
-        if error.name and f"{path}.".startswith(f"{error.name}."):
-            raise RequestError(
-                f"--{flag}={name}: there is no module {error.name!r}; run "
-                "from the folder that holds it or set PYTHONPATH."
-            ) from error
-        raise
 
 
 def load_or_class(package: str, name: str, flag: str) -> ModuleType | type:

@@ -7,6 +7,7 @@ import tensorflow as tf
 import train
 from errors import Interrupted
 from errors import RequestError
+from errors import missing_is_wrong
 from errors import say
 from tests import terminal
 
@@ -19,6 +20,23 @@ class Refusing(keras.layers.Layer):
         self, inputs: keras.KerasTensor
     ) -> keras.KerasTensor:
         return keras.KerasTensor(inputs.shape)
+
+
+@pytest.mark.parametrize("missing", ["mine", "mine.data"])
+def test_a_missing_module_is_a_wrong_request(missing) -> None:
+    with (
+        pytest.raises(RequestError, match=f"--flag=1: .* '{missing}'; run"),
+        missing_is_wrong("mine.data", "--flag=1"),
+    ):
+        raise ModuleNotFoundError(name=missing)
+
+
+def test_what_a_module_misses_itself_passes_through() -> None:
+    with (
+        pytest.raises(ModuleNotFoundError),
+        missing_is_wrong("mine.data", "--flag=1"),
+    ):
+        raise ModuleNotFoundError(name="scipy")
 
 
 def test_keras_adds_nothing_to_what_a_layer_refuses() -> None:

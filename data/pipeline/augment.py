@@ -19,6 +19,7 @@ from data import DataConfig
 from data import DatasetInfo
 from data.pipeline import order
 from errors import RequestError
+from errors import missing_is_wrong
 
 # (features, labels, seed int32 [2]) → (features, labels)
 Augment = Callable[[Any, Any, tf.Tensor], tuple[Any, Any]]
@@ -116,16 +117,8 @@ def apply(
 def _import(config: DataConfig) -> Any:
     name = config.augmentation
     path = name if "." in name else f"data.augmentation.{name}"
-    try:
+    with missing_is_wrong(path, f"--augmentation={name}"):
         return importlib.import_module(path)
-    except ModuleNotFoundError as error:
-        # Only the module itself is the user's word; what it imports is not.
-        if error.name and f"{path}.".startswith(f"{error.name}."):
-            raise RequestError(
-                f"--augmentation={name}: there is no module {error.name!r}; "
-                "run from the folder that holds it or set PYTHONPATH."
-            ) from error
-        raise
 
 
 def _fits(example: tuple[Any, Any], received: Any) -> bool:

@@ -10,6 +10,7 @@ Settings = dict[str, bool | int | float | str]
 # are columns by which runs are compared.
 _INDIFFERENT = {
     "data_dir",
+    "download",
     "skip_bad_examples",
     "steps_per_loop",
     "eval_every_steps",
@@ -20,6 +21,7 @@ _INDIFFERENT = {
     "run_eagerly",
     "jit_compile",
     "callbacks",
+    "profile",
     "export",
 }
 

@@ -33,6 +33,7 @@ def test_hyperparameters_are_what_decides_the_result() -> None:
     assert found["model_options"] == "a=1, b=2"
     assert found["weight_decay"] == "default"
     assert not found.keys() & {"model_dir", "callbacks", "steps_per_loop"}
+    assert not found.keys() & {"download", "profile"}
     assert all(isinstance(v, bool | int | float | str) for v in found.values())
 
 
