@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from strategies import StrategyConfig
 from strategies import multi_worker_mirrored
+from strategies.cluster import watch
 from training import gradients as gradients_lib
 
 Way = Callable[[list[tf.Tensor]], list[Any]]
@@ -74,6 +75,7 @@ def main(argv: Sequence[str]) -> None:
         for name, column in columns
     }
     print("figures", json.dumps(figures), flush=True)
+    watch.leave(0)
 
 
 def _seconds(run: Callable[[], Any]) -> float:

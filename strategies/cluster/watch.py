@@ -116,7 +116,11 @@ _watch: Watch | None = None
 
 
 def start(cluster: Cluster, links: Links) -> None:
-    """Starts to watch the others, until `leave`."""
+    """Starts to watch the others.
+
+    Every program that does must end with `leave`: the others take an end
+    without it for a death, if they need a moment longer themselves.
+    """
     global _watch
     _watch = Watch(cluster, links)
     _watch.start()

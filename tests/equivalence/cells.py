@@ -21,6 +21,7 @@ from data import DataConfig
 from flags.command_line import Configs
 from model import ModelConfig
 from strategies import StrategyConfig
+from strategies.cluster import watch
 from tests import wheel
 from training import RunConfig
 from training import TrainConfig
@@ -132,6 +133,8 @@ def main(argv: Sequence[str]) -> None:
                 (model_dir / "error.txt").write_text(traceback.format_exc())
                 if place == "workers-2":
                     raise  # the other worker would be out of step
+    # The other worker may need longer to end, and must not call this a death.
+    watch.leave(0)
 
 
 def run_dir(folder: Path, place: str, cell: str, optimizer: str) -> Path:

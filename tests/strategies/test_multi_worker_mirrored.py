@@ -21,6 +21,7 @@ import tensorflow as tf
 from errors import RequestError
 from strategies import StrategyConfig
 from strategies import multi_worker_mirrored
+from strategies.cluster import watch
 
 config = StrategyConfig(
     strategy="multi_worker_mirrored", devices=("cpu:0",), intra_op_threads=1
@@ -40,6 +41,7 @@ def total():
 replicas = strategy.num_replicas_in_sync
 workers = replicas // len(strategy.extended.worker_devices)
 print(workers, replicas, float(total()))
+watch.leave(0)
 """
 
 
