@@ -8,6 +8,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.pop("TF_CONFIG", None)
 
 import gc
+import signal
 from collections.abc import Callable
 from collections.abc import Iterator
 
@@ -17,6 +18,9 @@ import tensorflow as tf
 
 from rehearsal import child
 
+# A job in the background of a shell ignores it, and so would its children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # Logical devices can be set once per process, before the first use.
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0],
@@ -25,10 +29,7 @@ tf.config.set_logical_device_configuration(
 
 
 def pytest_collection_finish() -> None:
-    """Keeps what was imported out of every later garbage collection.
-
-    `clear_session` collects: 0.2 s a test with all of TensorFlow to walk.
-    """
+    """Keeps what was imported out of every later garbage collection."""
     gc.collect()
     gc.freeze()
 
@@ -56,7 +57,9 @@ def pytest_pyfunc_call() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _fixed_seeds() -> None:
-    keras.utils.clear_session()
+    # Without the collection of garbage that it makes by default, which takes
+    # longer than most tests.
+    keras.utils.clear_session(free_memory=False)
     keras.utils.set_random_seed(0)
     keras.config.set_dtype_policy("float32")
 

@@ -10,17 +10,29 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests import zygote
+
 ROOT = Path(__file__).parent.parent
 DEADLINE_SECS = 240
+# What trains; the others are short without TensorFlow, or say what they import.
+_FORKED = ("train.py", "-m")
 
 
 def start(
-    *flags: str, env: Mapping[str, str] | None = None, program: str = "train.py"
+    *flags: str,
+    env: Mapping[str, str] | None = None,
+    program: str = "train.py",
+    is_new: bool = False,
 ) -> subprocess.Popen[str]:
-    """Starts `python <program> <flags>` in the root of the repository."""
+    """Starts `python <program> <flags>` in the root of the repository.
+
+    If it can, without importing TensorFlow anew: see `zygote`; `is_new` forbids
+    it where a test is about what happens before that.
+    """
     clean = {k: v for k, v in os.environ.items() if k != "TF_CONFIG"}
-    return subprocess.Popen(
-        [sys.executable, program, *flags],
+    forks = program in _FORKED and zygote.can_fork(env or {}) and not is_new
+    return (zygote.Forked if forks else subprocess.Popen)(
+        [program, *flags] if forks else [sys.executable, program, *flags],
         cwd=ROOT,
         env={**clean, **(env or {})},
         stdout=subprocess.PIPE,

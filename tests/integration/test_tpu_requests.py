@@ -38,7 +38,7 @@ LIMIT_SECS = 5
     ids=["parts", "folder", "no TPU", "letters"],
 )
 def test_refuses_at_once(words: list[str], message: str) -> None:
-    started = processes.start("--strategy=tpu", *words)
+    started = processes.start("--strategy=tpu", *words, is_new=True)
     done = processes.finish(started, LIMIT_SECS)
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith(f"train.py: {message}")
