@@ -5,6 +5,9 @@ import os
 import sys
 from collections.abc import Iterator
 
+# Exit code of a run that was asked to stop and can be continued.
+INTERRUPTED = 42
+
 
 class RequestError(ValueError):
     """The user asked for something that cannot be done: exit code 2.

@@ -6,8 +6,7 @@ What stands after `--` are flags of `train.py`. When a worker fails, all are
 ended and started again from the newest checkpoint. SIGTERM, SIGINT and SIGHUP
 are passed on as SIGTERM, so that the workers save and stop.
 
-Exit codes: 0 all workers are done; 1 the job failed; 2 the request was wrong;
-42 interrupted and resumable.
+Exit codes: 0 all are done; 1 the job failed; 2 wrong request; 42 interrupted.
 """
 
 import argparse
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from data import DataConfig
+from errors import INTERRUPTED
 from errors import RequestError
 from strategies.cluster import loopback
 from strategies.cluster import restart
@@ -162,8 +162,8 @@ def _keep_going(
             return 2
         if signalled:
             _say(f"interrupted; --model_dir={options.model_dir} continues it.")
-            return restart.INTERRUPTED
-        if set(codes.values()) <= {0, restart.INTERRUPTED}:
+            return INTERRUPTED
+        if set(codes.values()) <= {0, INTERRUPTED}:
             _say("the workers were interrupted; starting them again.")
             continue
         failure = restart.describe(codes, options.model_dir)

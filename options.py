@@ -18,11 +18,12 @@ from errors import RequestError
 Options = TypeVar("Options")
 
 
-def parse(words: Sequence[str], cls: type[Options], flag: str) -> Options:
+def parse(words: str | Sequence[str], cls: type[Options], flag: str) -> Options:
     """Reads `key=value` words into an instance of `cls`.
 
     Args:
-        words: One `key=value` each. A tuple of integers is written `3x3`.
+        words: One `key=value` each, or all of them with commas between. A
+            tuple of integers is written `3x3`.
         cls: Frozen dataclass; its fields are `int`, `float`, `bool`, `str` or
             `tuple[int, ...]`.
         flag: Name of the flag the words came from, for messages.
@@ -31,6 +32,8 @@ def parse(words: Sequence[str], cls: type[Options], flag: str) -> Options:
         RequestError: for a word without `=`, an unknown or repeated key, or a
             value of the wrong type or out of range.
     """
+    if isinstance(words, str):
+        words = words.split(",") if words else []
     pairs = split(words, flag)
     types = typing.get_type_hints(cls)
     fields = {field.name: types[field.name] for field in _fields(cls)}
@@ -64,9 +67,13 @@ def split(words: Sequence[str], flag: str) -> dict[str, str]:
     for word in words:
         key, equals, value = word.partition("=")
         if not key or not equals:
-            raise RequestError(f"--{flag}: {word!r} is not key=value.")
+            raise RequestError(
+                f"--{flag}: {word!r} is not key=value; write one."
+            )
         if key in pairs:
-            raise RequestError(f"--{flag}: {key!r} is given twice.")
+            raise RequestError(
+                f"--{flag}: {key!r} is given twice; give it once."
+            )
         pairs[key] = value
     return pairs
 

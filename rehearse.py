@@ -7,8 +7,8 @@ work.
 """
 
 import dataclasses
+import functools
 import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,9 +16,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+import assemble
 import placement
 from data.pipeline import distribute
 from data.pipeline import prepare
+from errors import say
 from flags import registry
 from flags.command_line import Configs
 from rehearsal import child
@@ -37,7 +39,6 @@ from strategies.placement.layout import layouts
 from training import job as job_lib
 from training import preemption
 from training import randomness
-from training import runtime
 from training import state as state_lib
 from training import statistics
 from training import step as step_lib
@@ -50,15 +51,6 @@ MakeStep = Callable[
     [tf.distribute.Strategy, int],
     tuple[state_lib.TrainState, Callable[[Any], tf.Tensor]],
 ]
-
-
-def split_cpu(configs: Configs) -> None:
-    """Makes two devices for the ordinary step of two replicas of a TPU.
-
-    Comes before any other use of TensorFlow.
-    """
-    if configs.strategy.strategy == "tpu":
-        mirrored.create(_TWO)
 
 
 def run(configs: Configs) -> dict[str, float]:
@@ -74,29 +66,32 @@ def run(configs: Configs) -> dict[str, float]:
 
 
 def _end() -> None:
-    print("train.py: a rehearsal leaves nothing to go on from", file=sys.stderr)
+    say("train.py: a rehearsal leaves nothing to go on from")
     # The child ends with this process.
     os._exit(1)
 
 
 def _run(configs: Configs) -> dict[str, float]:
-    is_tpu = configs.strategy.strategy == "tpu"
+    name, is_tpu = configs.strategy.strategy, configs.strategy.strategy == "tpu"
     folder = ""
     if is_tpu:
         child.check_installed()
+        # For the ordinary step of two replicas; before any use of TensorFlow.
+        mirrored.create(_TWO)
+        assemble.check_input(configs)
         folder = report.make_folder(configs.run.model_dir)
-    load = registry.load
-    create = load("strategies", configs.strategy.strategy, "strategy").create
-    ways = layouts(configs.strategy, create, os.environ)
-    dataset = load("data", configs.data.dataset, "dataset")
+    module = registry.load("strategies", name, "strategy", "create")
+    ways = layouts(configs.strategy, module.create, os.environ)
+    dataset = registry.load("data", configs.data.dataset, "dataset", "info")
     spec = prepare.element_spec(dataset, configs.data)
-    make_step = _make_make_step(configs, spec, dataset.info(configs.data))
+    info = dataset.info(configs.data)
+    make_step = functools.partial(_make_step, configs, spec, info)
     parts = []
     for way in ways:
-        batch = configs.data.global_batch_size
-        state, lowered = _lower(make_step, spec, configs, way, batch)
+        state, lowered = _lower(make_step, spec, configs, way)
+        size = configs.data.global_batch_size
         plan = plan_lib.make(
-            *way, batch, state.variables(), state.model, lowered
+            *way, size, state.variables(), state.model, lowered
         )
         print("\n".join(plan.lines()), flush=True)
         parts.append((plan, lowered))
@@ -120,47 +115,52 @@ def _run(configs: Configs) -> dict[str, float]:
     return checked.verify() if checked else {}
 
 
-def _make_make_step(configs: Configs, spec: Any, info: Any) -> MakeStep:
-    run_config, _, data_config, model_config, config = configs
-    count_skipped = data_config.skip_bad_examples > 0
-    module = registry.load("model", model_config.model, "model")
+def _make_step(
+    configs: Configs,
+    spec: Any,
+    info: Any,
+    strategy: tf.distribute.Strategy,
+    batch: int,
+) -> tuple[state_lib.TrainState, Callable[[Any], tf.Tensor]]:
+    _, _, data_config, model_config, config = configs
     # XLA compiles the whole step, not a part of it.
-    config = dataclasses.replace(config, jit_compile=False)
+    config = dataclasses.replace(config, jit_compile=False, run_eagerly=False)
+    configs = configs._replace(train=config)
+    module = registry.load("model", model_config.model, "model", "build")
+    task = task_lib.resolve(module, info.task)
+    build = functools.partial(
+        module.build, model_config, spec, info.num_outputs
+    )
+    state = assemble.make_state(configs, strategy, task, build)
+    step, metrics = step_lib.make_train_step(
+        strategy,
+        state,
+        task,
+        batch,
+        config,
+        configs.run.seed,
+        job_lib.make_stop(),
+        data_config.skip_bad_examples > 0,
+    )
 
-    def make_step(
-        strategy: tf.distribute.Strategy, batch: int
-    ) -> tuple[state_lib.TrainState, Callable[[Any], tf.Tensor]]:
-        # Each time the same names, and the same values.
-        runtime.configure(run_config, model_config.dtype_policy, False)
-        task = task_lib.resolve(module, info.task)
-        with strategy.scope():
-            model = module.build(model_config, spec, info.num_outputs)
-            state = state_lib.create(model, config)
-        what = (strategy, state, task, batch, config)
-        step, metrics = step_lib.make_train_step(
-            *what, run_config.seed, job_lib.make_stop(), count_skipped
-        )
-        state.stopping.check([metric.name for metric in metrics])
+    def step_and_loss(elements: Any) -> tf.Tensor:
+        metrics[0].reset_state()
+        step(elements)
+        return metrics[0].result()
 
-        def step_and_loss(elements: Any) -> tf.Tensor:
-            metrics[0].reset_state()
-            step(elements)
-            return metrics[0].result()
-
-        return state, step_and_loss
-
-    return make_step
+    return state, step_and_loss
 
 
 def _lower(
-    make_step: MakeStep, spec: Any, configs: Configs, way: Layout, batch: int
+    make_step: MakeStep, spec: Any, configs: Configs, way: Layout
 ) -> tuple[state_lib.TrainState, lower.Lowered]:
     """Lowers the step of one of the replicas of a layout."""
     strategy = StandInStrategy(way.replicas, way.devices)
     distribute.check(strategy, configs.data)
     placer = logical_devices.create(strategy, configs.strategy)
-    state, step = make_step(strategy, batch)
-    rows = batch // way.replicas
+    size = configs.data.global_batch_size
+    state, step = make_step(strategy, size)
+    rows = size // way.replicas
     with placement.using(placer):
         layers = [
             layer.name
@@ -239,7 +239,7 @@ def _prepare(
     batches = prepare.train_dataset(
         dataset, data, context, seed=configs.run.seed, step=0
     ).take(configs.run.rehearse_steps)
-    _, lowered = _lower(make_step, spec, configs, way, batch)
+    _, lowered = _lower(make_step, spec, configs, way)
     return list(batches), lowered
 
 

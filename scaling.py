@@ -14,7 +14,6 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,27 +21,19 @@ from typing import Any
 
 import tensorflow as tf
 
-from data.pipeline import distribute
-from data.pipeline import prepare
+import assemble
 from errors import Interrupted
 from errors import RequestError
 from errors import RunError
 from flags import command_line
-from flags import registry
 from flags.command_line import Configs
 from strategies import StrategyConfig
 from strategies.cluster import loopback
 from strategies.cluster import worker_process
 from training import files
 from training import gradients
-from training import inner_loop
-from training import job
 from training import limits
 from training import preemption
-from training import runtime
-from training import state as state_lib
-from training import step as step_lib
-from training import task as task_lib
 from training import workers
 
 _PROGRAM = str(Path(__file__).with_name("train.py"))
@@ -196,37 +187,16 @@ def _measure(configs: Configs) -> dict[str, float]:
 
     The chief prints the figures.
     """
-    run_config, strategy_config, data_config, model_config, config = configs
-    load, seed = registry.load, run_config.seed
-    create = load("strategies", strategy_config.strategy, "strategy").create
-    strategy = create(strategy_config)
-    preemption.listen_again()
-    runtime.configure(run_config, model_config.dtype_policy, config.run_eagerly)
-    dataset = load("data", data_config.dataset, "dataset")
-    model = load("model", model_config.model, "model")
-    info = dataset.info(data_config)
-    spec = prepare.element_spec(dataset, data_config)
-    task = task_lib.resolve(model, info.task)
-    with strategy.scope():
-        built = model.build(model_config, spec, info.num_outputs)
-        state = state_lib.create(built, config)
-    stop = job.make_stop()
+    parts, config = assemble.make_parts(configs), configs.train
+    strategy, size = parts.strategy, configs.data.global_batch_size
 
     def way(size: int, batches: Any) -> limits.Way:
-        loop = step_lib.make_train_loop(
-            strategy, state, task, size, config, seed, stop
-        )
-        train = inner_loop.make_train(loop, batches, state, size)
-        return limits.Way(train, size)
-
-    def read(size: int) -> Iterator[Any]:
-        data = dataclasses.replace(data_config, global_batch_size=size)
-        feed = (strategy, dataset, data)
-        return iter(distribute.train_dataset(*feed, seed=seed, step=0))
+        other = parts.with_batch_size(size)
+        loop = assemble.make_train_loop(other)
+        return limits.Way(assemble.make_train(other, loop, batches), size)
 
     replicas = strategy.num_replicas_in_sync
-    size = data_config.global_batch_size
-    batches = read(size)
+    batches = assemble.make_iterator(parts)
     constant = limits.Constant(next(batches))
     ways = {"real": way(size, batches), "constant": way(size, constant)}
     if replicas > 1:
@@ -234,9 +204,10 @@ def _measure(configs: Configs) -> dict[str, float]:
         ways["apart"] = limits.Way(gradients.apart()(train), size)
         shared = size // replicas
         if shared % (replicas * config.gradient_accumulation_steps) == 0:
-            ways["strong"] = way(shared, read(shared))
+            fewer = assemble.make_iterator(parts.with_batch_size(shared))
+            ways["strong"] = way(shared, fewer)
     found = limits.measure(
-        strategy, ways, config.steps_per_loop, run_config.scaling_secs
+        strategy, ways, config.steps_per_loop, configs.run.scaling_secs
     )
     if workers.is_chief(strategy):
         print(_REPORT + json.dumps(found), flush=True)

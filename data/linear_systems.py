@@ -88,5 +88,4 @@ def example(
 
 
 def _options(config: DataConfig) -> Options:
-    words = config.argument.split(",") if config.argument else []
-    return options_lib.parse(words, Options, "dataset")
+    return options_lib.parse(config.argument, Options, "dataset")

@@ -80,8 +80,7 @@ def arrays(config: DataConfig, split: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _options(config: DataConfig) -> Options:
-    words = config.argument.split(",") if config.argument else []
-    return options_lib.parse(words, Options, "dataset")
+    return options_lib.parse(config.argument, Options, "dataset")
 
 
 def _num(chosen: Options, split: str) -> int:

@@ -136,7 +136,8 @@ def _layout(config: DataConfig) -> _example.Layout:
                 f"--dataset={config.dataset}: {error} ({path})."
             ) from error
     raise RequestError(
-        f"--dataset={config.dataset}: the files with {files[0]} hold no record."
+        f"--dataset={config.dataset}: the files with {files[0]} hold no "
+        "record; name a folder whose files do."
     )
 
 

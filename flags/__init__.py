@@ -1,6 +1,6 @@
 """The command line: words → frozen dataclasses, read once.
 
-Each module but `registry` and `command_line` holds one group of flags:
+`run`, `strategy`, `data`, `model` and `training` hold one group of flags each:
 
     flags.DEFINE_…                    one for each field, at module level
     <group>_config() -> <Group>Config

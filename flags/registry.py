@@ -53,18 +53,30 @@ def check(package: str, name: str, flag: str) -> None:
     )
 
 
-def load(package: str, name: str, flag: str) -> ModuleType:
+def load(package: str, name: str, flag: str, needs: str = "") -> ModuleType:
     """Imports what `name` means; see `check`.
 
+    Args:
+        package: As for `check`.
+        name: As for `check`.
+        flag: As for `check`.
+        needs: A function that the module must have.
+
     Raises:
-        RequestError: if there is no such module. An error inside the module
-            passes through.
+        RequestError: if there is no such module, or it has no such function.
+            An error inside the module passes through.
     """
     check(package, name, flag)
     name = name.partition(":")[0]
     path = name if "." in name else f"{package}.{name}"
     with missing_is_wrong(path, f"--{flag}={name}"):
-        return importlib.import_module(path)
+        module = importlib.import_module(path)
+    if needs and not hasattr(module, needs):
+        raise RequestError(
+            f"--{flag}={name}: the module has no {needs}; define it as "
+            f"{package}/__init__.py says."
+        )
+    return module
 
 
 def load_or_class(package: str, name: str, flag: str) -> ModuleType | type:

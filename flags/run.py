@@ -8,10 +8,10 @@ from training import RunConfig
 flags.DEFINE_string(
     "mode",
     RunConfig.mode,
-    "train; evaluate a checkpoint; or follow a training that runs "
-    "elsewhere, and evaluate each new one; or rehearse: build everything, show "
-    "the plan, train nothing, and prove a TPU's layout without a TPU; or "
-    "scaling: measure 1, 2, ... replicas or workers of this machine.",
+    "train; evaluate: a checkpoint; follow: each new checkpoint of a training "
+    "that runs elsewhere; rehearse: build everything, show the plan, train "
+    "nothing, and prove a TPU's layout without a TPU; scaling: measure 1, 2, "
+    "... replicas or workers of this machine.",
 )
 flags.DEFINE_string(
     "model_dir",

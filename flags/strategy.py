@@ -32,7 +32,8 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
     "worker_timeout_secs",
     StrategyConfig.worker_timeout_secs,
-    "Seconds to wait for the other workers to come up.",
+    "Seconds to wait for the other workers to come up, or, with --mode=follow, "
+    "for a training's first checkpoint.",
 )
 flags.DEFINE_string(
     "tpu",

@@ -10,8 +10,7 @@ request) and touches TensorFlow after. It is the first TensorFlow call of the
 program, because devices, servers and threads are fixed at that moment.
 
 `cluster/` says who is in the job, in pure Python; `placement/` which core of a
-TPU holds what. Nothing here knows about
-models or data.
+TPU holds what. Nothing here knows about models or data.
 """
 
 import dataclasses
@@ -46,7 +45,8 @@ class StrategyConfig:
     inter_op_threads: int = 0
     """Operations that run at the same time; 0 lets TensorFlow choose."""
     worker_timeout_secs: int = 600
-    """Seconds to wait for the other workers to come up. Positive."""
+    """Seconds to wait for the other workers to come up, or, in mode `follow`,
+    for a training's first checkpoint. Positive."""
     tpu: str = ""
     """Name or `grpc://` address of the TPU, or `local`; empty: found by the
     environment."""
@@ -61,7 +61,6 @@ class StrategyConfig:
     replica has several."""
     tpu_topology: tuple[str, ...] = ()
     """TPUs to rehearse for, such as `v5e:2x4`; `--mode=rehearse` only."""
-
     cluster: str = "auto"
     """Where the workers are listed, one of `CLUSTERS`. `auto`: the first that
     is there of `TF_CONFIG`, several tasks of a Slurm step, an indexed

@@ -7,16 +7,17 @@ own types and imports none of the packages that made them.
     task         default loss and metrics
     optimizer    optimizer and learning rate schedule
     eval_step    the step of an evaluation
-    step         one replica's step; with forward, gradients, statistics,
-                 randomness
+    step         one optimizer update on all replicas; with forward,
+                 gradients, statistics, randomness
     inner_loop   many steps in one compiled call
     limits       how fast the step is with and without each of its parts
     loop         the outer loop in Python; with guard, job, preemption
+    evaluator    evaluation of checkpoints, apart from a training
     predict      outputs for a whole dataset, in its order
     checkpoint   restore or refuse; with checkpoint_writer, checkpoint_files
     ownership    one training for each folder
     usage        what a run makes of its machine; flops, notes, profile
-    record       run.json; metrics_log: metrics.jsonl; files
+    record       run.json, with origin; metrics_log: metrics.jsonl; files
     export       the trained model for others; exported reads it again
     initial_model  weights to start from, and which of them stay
     workers      what several processes must agree on
@@ -221,8 +222,8 @@ def _check_checkpoint(config: RunConfig) -> None:
         )
     if config.mode != "evaluate" and word != "newest":
         raise RequestError(
-            f"{received}: goes with --mode=evaluate; a training always "
-            "continues at the newest."
+            f"{received}: goes with --mode=evaluate; --mode={config.mode} "
+            "always takes the newest, so leave it out."
         )
     if "/" in word and config.model_dir:
         raise RequestError(

@@ -113,7 +113,10 @@ def _choose(model_dir: str, which: Which) -> tuple[str, int | None]:
     path = checkpoint_files.prefix(model_dir, folder, step)
     damage = checkpoint_files.damage(path, step)
     if damage:
-        raise RequestError(f"{path} cannot be used: {damage}.")
+        raise RequestError(
+            f"{path} cannot be used: {damage}; {model_dir} has "
+            f"{_list_words(model_dir)}."
+        )
     return folder, step
 
 
@@ -185,7 +188,8 @@ def _read(
             return {name: reader.get_tensor(name) for name in wanted}
     except tf.errors.OpError as error:
         raise RequestError(
-            f"--model_dir: {path} cannot be read ({error.message})."
+            f"--model_dir: {path} cannot be read ({error.message}); try again, "
+            "or choose another folder."
         ) from error
     raise RequestError(
         f"--model_dir: {path} does not fit this run: "

@@ -7,6 +7,8 @@ rename, append or lock: there a file is written straight to its name.
 
 import contextlib
 import os
+import re
+import time
 from collections.abc import Iterator
 
 import tensorflow as tf
@@ -77,3 +79,18 @@ def reason(error: OSError | tf.errors.OpError) -> str:
     if isinstance(error, OSError):
         return error.strerror or str(error)
     return error.message.partition(" [Op:")[0].rpartition("; ")[2]
+
+
+def create_run_dir(name: str) -> str:
+    """Makes a new folder `runs/<name>-<time>` and returns its path."""
+    name = re.sub(r"[^\w.-]+", "_", name)
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    for number in range(1000):
+        suffix = f"-{number}" if number else ""
+        path = os.path.join("runs", f"{name}-{stamp}{suffix}")
+        try:
+            os.makedirs(path)
+        except FileExistsError:
+            continue
+        return path
+    raise RuntimeError("runs/ has 1000 folders of this second.")

@@ -213,7 +213,10 @@ def _read_run(model_dir: str) -> dict[str, np.ndarray]:
     path = checkpoint_files.prefix(model_dir, folder, steps[-1])
     damage = checkpoint_files.damage(path, steps[-1])
     if damage:
-        raise RequestError(f"--{_FLAG}: {path} cannot be used: {damage}.")
+        raise RequestError(
+            f"--{_FLAG}: {path} cannot be used: {damage}; give another run or "
+            "a .keras file."
+        )
     reader = tf.train.load_checkpoint(path)
     found = {}
     for prefix in ("model/", "average/"):  # the average, if there is one

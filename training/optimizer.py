@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import options as options_lib
 from errors import RequestError
+from errors import missing_is_wrong
 from training import OPTIMIZERS
 from training import TrainConfig
 
@@ -131,9 +132,7 @@ def learning_rate(optimizer: keras.Optimizer) -> float:
 def _schedule(config: TrainConfig, step: tf.Variable) -> Any:
     """Returns a number, or a schedule that goes by `step`."""
     name, _, words = config.learning_rate_schedule.partition(":")
-    options = options_lib.parse(
-        words.split(",") if words else (), ScheduleOptions, _SCHEDULE
-    )
+    options = options_lib.parse(words, ScheduleOptions, _SCHEDULE)
     peak = peak_learning_rate(config)
     _check_schedule(name, options, config)
     if name == "constant" and not options.warmup_steps:
@@ -184,10 +183,10 @@ def _find_class(name: str) -> type[keras.Optimizer]:
     if name in _BUILT_IN:
         return _BUILT_IN[name]
     path, _, attribute = name.rpartition(".")
-    try:
-        found = getattr(importlib.import_module(path or "."), attribute, None)
-    except (ModuleNotFoundError, TypeError):
-        found = None
+    found = None
+    if path:
+        with missing_is_wrong(path, f"--optimizer={name}"):
+            found = getattr(importlib.import_module(path), attribute, None)
     if inspect.isclass(found) and issubclass(found, keras.Optimizer):
         return found
     raise RequestError(
@@ -210,7 +209,7 @@ def _read_arguments(
                 f"than on one; see --{_REFUSED[key]}, or use one of {allowed}."
             )
         if key in _FLAGS:
-            raise RequestError(f"--{flag}: {key} has a flag, --{key}.")
+            raise RequestError(f"--{flag}: {key} has a flag: use --{key}.")
         if key not in known:
             raise RequestError(
                 f"--{flag}: unknown key {key!r}; {cls.__name__} has {allowed}."

@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from typing import Any
 from typing import NoReturn
 
+from errors import INTERRUPTED
 from errors import say
 
-RESUMABLE = 42
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 # A terminal signals the whole group and a launcher forwards its own: what
 # comes sooner is the same request again.
@@ -85,10 +85,10 @@ class Listener(threading.Thread):
             f"train.py: {what}; the same flags with the same --model_dir go on "
             "from its newest checkpoint."
         )
-        self._leave(RESUMABLE)
+        self._leave(INTERRUPTED)
         sys.stdout.flush()
         # Not `sys.exit`: the main thread may be in the midst of a step.
-        os._exit(RESUMABLE)
+        os._exit(INTERRUPTED)
 
     @contextlib.contextmanager
     def calling(

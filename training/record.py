@@ -4,8 +4,6 @@ What was asked, on what it ran, and each start. Times: seconds since 1970, UTC.
 """
 
 import json
-import os
-import re
 import sys
 import time
 from collections.abc import Mapping
@@ -48,7 +46,7 @@ _EVALUATED = ("model", "model_options", "ema_momentum")
 
 
 def open_run(strategy: tf.distribute.Strategy, config: Config) -> str:
-    """Opens the folder of the run; checks what there is to continue.
+    """Opens and takes the folder of the run; checks what is continued.
 
     Args:
         strategy: All its workers must call this; the chief reads.
@@ -59,7 +57,8 @@ def open_run(strategy: tf.distribute.Strategy, config: Config) -> str:
 
     Raises:
         RequestError: on every worker, if this start would continue a run as
-            another one, or if there is nothing to evaluate.
+            another one, if another training writes the folder, or if there
+            is nothing to evaluate.
     """
     run, data, model = config["run"], config["data"], config["model"]
     model_dir, text = run["model_dir"], ""
@@ -67,7 +66,7 @@ def open_run(strategy: tf.distribute.Strategy, config: Config) -> str:
         if workers.is_chief(strategy) and model_dir:
             text = _read_if_continued(model_dir)
     if not model_dir:
-        model_dir = _create_model_dir(f"{model['model']}-{data['dataset']}")
+        model_dir = files.create_run_dir(f"{model['model']}-{data['dataset']}")
     text = workers.broadcast(strategy, text.encode()).decode()
     if run["mode"] != "train" and not text:
         raise RequestError(
@@ -77,6 +76,11 @@ def open_run(strategy: tf.distribute.Strategy, config: Config) -> str:
     if text:
         fixed = _FIXED if run["mode"] == "train" else _EVALUATED
         _check_same(_parse(text, model_dir)["config"], config, fixed)
+    if run["mode"] == "train":
+        # Before anything of it is read: another training could add to it.
+        with workers.together(strategy):
+            if workers.is_chief(strategy):
+                ownership.acquire(model_dir)
     return model_dir
 
 
@@ -88,7 +92,7 @@ def begin(
     step: int,
     flags: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Takes the folder, writes run.json, drops the metrics of later steps.
+    """Writes run.json, drops the metrics of later steps.
 
     Args:
         strategy: All its workers must call this; the chief writes.
@@ -102,17 +106,12 @@ def begin(
         The content of run.json; empty on a worker that is not chief.
 
     Raises:
-        RequestError: on every worker, if another training writes the folder.
         RunError: on the chief, if the folder cannot be written.
     """
-    with workers.together(strategy):
-        if workers.is_chief(strategy):
-            ownership.acquire(model_dir)
     if not workers.is_chief(strategy):
         return {}
     replicas = strategy.num_replicas_in_sync
     batch = config["data"]["global_batch_size"]
-    start = {"time": round(time.time(), 3), "step": step}
     content = {
         "command": sys.argv,
         "config": config,
@@ -129,7 +128,7 @@ def begin(
         # Where each worker reads its own files, their number sets the order.
         "order_depends_on_workers": config["data"]["shard_by"] == "files",
         "parameters": model.count_params(),
-        "starts": [*_read_starts(model_dir), start],
+        "starts": [*_read_starts(model_dir), _now_at(step)],
     }
     with files.explained(f"--model_dir={model_dir}: cannot be written"):
         tf.io.gfile.makedirs(model_dir)
@@ -149,10 +148,13 @@ def end(model_dir: str, content: Mapping[str, Any], step: int) -> None:
     Raises:
         RunError: if the folder cannot be written.
     """
-    ended = {"time": round(time.time(), 3), "step": step}
     with files.explained(f"--model_dir={model_dir}: cannot be written"):
         if content:
-            _write(model_dir, {**content, "ended": ended})
+            _write(model_dir, {**content, "ended": _now_at(step)})
+
+
+def _now_at(step: int) -> dict[str, float]:
+    return {"time": round(time.time(), 3), "step": step}
 
 
 def has_ended(model_dir: str) -> bool:
@@ -160,12 +162,19 @@ def has_ended(model_dir: str) -> bool:
 
     One that was interrupted is not.
     """
-    path = tf.io.gfile.join(model_dir, "run.json")
     try:
-        with tf.io.gfile.GFile(path) as file:
-            return "ended" in json.loads(file.read())
+        return "ended" in json.loads(_read(model_dir))
     except (tf.errors.NotFoundError, ValueError):
         return False
+
+
+def _read(model_dir: str) -> str:
+    """Returns the text of run.json; empty if there is none."""
+    path = tf.io.gfile.join(model_dir, "run.json")
+    if not tf.io.gfile.exists(path):
+        return ""
+    with tf.io.gfile.GFile(path) as file:
+        return file.read()
 
 
 def _write(model_dir: str, content: Mapping[str, Any]) -> None:
@@ -173,42 +182,23 @@ def _write(model_dir: str, content: Mapping[str, Any]) -> None:
     files.write(path, json.dumps(content, indent=2) + "\n")
 
 
-def _create_model_dir(name: str) -> str:
-    """Makes a new folder `runs/<name>-<time>` and returns its path."""
-    name = re.sub(r"[^\w.-]+", "_", name)
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    for number in range(1000):
-        suffix = f"-{number}" if number else ""
-        path = os.path.join("runs", f"{name}-{stamp}{suffix}")
-        try:
-            os.makedirs(path)
-        except FileExistsError:
-            continue
-        return path
-    raise RuntimeError("runs/ has 1000 folders of this second.")
-
-
 def _read_if_continued(model_dir: str) -> str:
     """Returns the text of run.json; empty if there is no checkpoint."""
-    path = tf.io.gfile.join(model_dir, "run.json")
     if not checkpoint.list_steps(model_dir):
         return ""
-    if not tf.io.gfile.exists(path):
+    text = _read(model_dir)
+    if not text:
         raise RequestError(
             f"--model_dir={model_dir}: there are checkpoints but no run.json "
             "that says what made them; choose another folder."
         )
-    with tf.io.gfile.GFile(path) as file:
-        return file.read()
+    return text
 
 
 def _read_starts(model_dir: str) -> list[Any]:
     """Returns the starts before, those without a checkpoint included."""
-    path = tf.io.gfile.join(model_dir, "run.json")
-    if not tf.io.gfile.exists(path):
-        return []
-    with tf.io.gfile.GFile(path) as file:
-        return _parse(file.read(), model_dir)["starts"]
+    text = _read(model_dir)
+    return _parse(text, model_dir)["starts"] if text else []
 
 
 def _parse(text: str, model_dir: str) -> dict[str, Any]:

@@ -137,7 +137,7 @@ def _check_model(model: keras.Model) -> None:
     if not model.trainable_variables:
         raise RequestError(
             f"--model: {model.name} has no trainable weights, so there is "
-            "nothing to train."
+            "nothing to train; leave some layers trainable."
         )
     strategy = tf.distribute.get_strategy()
     for variable in model.variables:

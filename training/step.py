@@ -68,7 +68,7 @@ def make_train_step(
     stop: tf.Variable | None = None,
     count_skipped: bool = False,
 ) -> tuple[Step, list[keras.Metric]]:
-    """Returns a step for cross-replica context, and the metrics it updates.
+    """Returns a step for cross-replica context, and its metrics, loss first.
 
     Args:
         strategy: The one in whose scope `state` was made.
@@ -101,21 +101,25 @@ def make_train_step(
         strategy, state, forward_backward, metrics, config, seed
     )
 
+    if count_skipped:
+        with strategy.scope():
+            skipped = keras.metrics.Sum("skipped_examples", dtype="float64")
+        metrics = [*metrics, skipped]
+        compute = _counting(compute, skipped)
     step = _make_step(strategy, state, compute, config, stop)
-    if not count_skipped:
-        return step, [*metrics, *state.model.metrics]
+    return step, [*metrics, *state.model.metrics]
 
-    with strategy.scope():
-        skipped = keras.metrics.Sum(name="skipped_examples", dtype="float64")
 
-    def note_skipped(batch: Batch) -> None:
+def _counting(compute: Compute, skipped: keras.metrics.Sum) -> Compute:
+    """Returns `compute`, adding up the rows of weight 0 as well."""
+
+    def count_and_compute(
+        batch: Batch, asked: tf.Tensor
+    ) -> tuple[Gradients, tf.Tensor, tf.Tensor]:
         skipped.update_state(tf.cast(batch[2] <= 0, tf.float64))
+        return compute(batch, asked)
 
-    def count_and_step(batch: Batch) -> tf.Tensor | None:
-        strategy.run(note_skipped, (batch,))
-        return step(batch)
-
-    return count_and_step, [*metrics, skipped, *state.model.metrics]
+    return count_and_compute
 
 
 def _make_step(

@@ -111,9 +111,7 @@ def create(early_stopping: str) -> Stopping:
         RequestError: for an unknown option or a patience below 1.
     """
     metric, _, words = early_stopping.partition(":")
-    options = options_lib.parse(
-        words.split(",") if words else (), StoppingOptions, _FLAG
-    )
+    options = options_lib.parse(words, StoppingOptions, _FLAG)
     best = tf.Variable(0.0, dtype=tf.float64, trainable=False)
     stale = tf.Variable(-1, dtype=tf.int64, trainable=False)
     patience = options.patience if metric else 0

@@ -31,14 +31,7 @@ def resolve(model_module: ModuleType, task: str) -> Task:
     Args:
         model_module: May define `per_example_loss` and `make_metrics`.
         task: `classification` or `regression`.
-
-    Raises:
-        ValueError: if the task is neither.
     """
-    if task not in _DEFAULTS:
-        raise ValueError(
-            f"task={task!r}: must be one of {', '.join(_DEFAULTS)}."
-        )
     default = _DEFAULTS[task]
     return Task(
         getattr(model_module, "per_example_loss", default.per_example_loss),

@@ -16,9 +16,9 @@ Logs = dict[str, float]
 # (split, seed=, steps=) → which example is bad and why; empty if none is
 FindBad = Callable[..., str]
 
+_GO_ON = " The same flags go on from the newest checkpoint."
 _HINT = (
-    " Mend it, or train on without such examples: --skip_bad_examples. The "
-    "same flags go on from the newest checkpoint."
+    " Mend it, or train on without such examples: --skip_bad_examples." + _GO_ON
 )
 
 
@@ -65,7 +65,8 @@ def guard_train(
                 f"than --skip_bad_examples={config.skip_bad_examples}, up to "
                 f"step {step()}"
                 + (f"; one is {which}." if which else ".")
-                + _HINT
+                + " Mend them, or raise --skip_bad_examples."
+                + _GO_ON
             )
         return logs
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-# Exit codes: of a worker that can go on later; of none, as a shell says it.
-INTERRUPTED = 42
+from errors import INTERRUPTED
+
+# Exit code of no worker, as a shell says it.
 NOT_STARTED = 127
 
 
@@ -122,5 +123,6 @@ def _last_step(model_dir: str) -> int:
 
 def _newest_checkpoint(model_dir: str) -> int:
     names = [path.name for path in Path(model_dir, "checkpoints").glob("*")]
-    found = [re.match(r"step-(\d+)\.", name) for name in names]
+    # Without this file of its own there is no checkpoint: see training.
+    found = [re.fullmatch(r"step-(\d+)\.json", name) for name in names]
     return max((int(match[1]) for match in found if match), default=-1)

@@ -15,6 +15,7 @@ import threading
 import time
 from typing import NoReturn
 
+from errors import INTERRUPTED
 from errors import say
 from strategies.cluster.rendezvous import Links
 from strategies.cluster.tf_config import Cluster
@@ -27,7 +28,6 @@ _SILENCE_SECS = 15.0
 # will hear the same from its own main thread, if all have come to it together.
 _LEAVE_SECS = 10.0
 _BEAT, _BYE = b".", b"x"
-_RESUMABLE = 42
 
 
 class Watch(threading.Thread):
@@ -101,7 +101,7 @@ class Watch(threading.Thread):
         say(last_words(f"{self._cluster.tasks[position]} {what}"))
         sys.stdout.flush()
         # Not `sys.exit`: the main thread may be waiting inside TensorFlow.
-        os._exit(code if code == _RESUMABLE else 1)
+        os._exit(code if code == INTERRUPTED else 1)
 
 
 def last_words(what: str) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from strategies.cluster.restart import INTERRUPTED
+from errors import INTERRUPTED
 
 _PR_SET_PDEATHSIG = 1  # from Linux's prctl.h
 _MOST_BYTES = 1 << 16

@@ -1,5 +1,7 @@
 """The real step, partitioned: the same numbers for every way to cut it."""
 
+import functools
+
 import keras
 import pytest
 
@@ -45,9 +47,8 @@ def check(
         train=TrainConfig(optimizer="sgd", global_clipnorm=1.0),
     )
     spec = prepare.element_spec(digits, configs.data)
-    make_step = rehearse._make_make_step(
-        configs, spec, digits.info(configs.data)
-    )
+    info = digits.info(configs.data)
+    make_step = functools.partial(rehearse._make_step, configs, spec, info)
     devices = shape[0] * shape[1]
     way = Layout("v5e", 1, replicas, devices)
     checked = rehearse._compare(make_step, digits, spec, configs, way)

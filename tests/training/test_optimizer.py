@@ -62,7 +62,7 @@ def test_weight_decay_is_the_optimizers_own_unless_given() -> None:
     [
         ({"optimizer": "keras.optimizers.None_"}, "no Keras optimizer"),
         ({"optimizer": "keras.layers.Dense"}, "no Keras optimizer"),
-        ({"optimizer": "no_such.Thing"}, "no Keras optimizer"),
+        ({"optimizer": "no_such.Thing"}, "no module 'no_such'"),
         ({"optimizer": ".Thing"}, "no Keras optimizer"),
         ({"optimizer_options": ("mometum=1",)}, "unknown key 'mometum'.*beta"),
         ({"optimizer_options": ("momentum",)}, "not key=value"),

@@ -84,7 +84,8 @@ def create(
 
     if not issubclass(found, keras.callbacks.Callback):
         raise RequestError(
-            f"--callbacks={name}: is not derived from keras.callbacks.Callback."
+            f"--callbacks={name}: is not derived from keras.callbacks.Callback"
+            f"; {advice}."
         )
     try:
         inspect.signature(found).bind()

@@ -83,7 +83,7 @@ def test_describes_the_first_to_fail_and_where_the_job_stood(tmp_path) -> None:
     steps = [json.dumps({"step": step, "loss": 1.0}) for step in (10, 20)]
     write_metrics(tmp_path, *steps, '{"step": 3')
     (tmp_path / "checkpoints").mkdir()
-    for name in ("step-9.index", "step-10.index", "step-x.index", ".step-99.a"):
+    for name in ("step-9.json", "step-10.json", "step-11.index", "step-12.tmp"):
         (tmp_path / "checkpoints" / name).touch()
     failure = restart.describe({2: 0, 1: -9, 0: 1}, str(tmp_path))
     assert failure == Failure(1, -9, 20, 10)

@@ -28,7 +28,7 @@ def test_a_class_of_keras_callbacks_will_do() -> None:
     ("found", "message"),
     [
         (types.SimpleNamespace(), r"mine: has no make; write a module with"),
-        (dict, r"mine: is not derived from keras\.callbacks\.Callback\."),
+        (dict, r"mine: is not derived from keras\.callbacks\.Callback; w"),
         (
             keras.callbacks.LearningRateScheduler,
             r"mine: cannot be made without arguments \(.*'schedule'\); write",
