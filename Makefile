@@ -75,7 +75,7 @@ $(VENV)-peers/ready: benchmarks/requirements-peers.txt
 	$(VENV)-peers/bin/python -m pip install --quiet --requirement $<
 	@touch $@
 
-# All benchmarks, then README's table of what they found. Takes about an hour.
+# All benchmarks, then README's table of what they found. Takes about two hours.
 # Peers are kept apart from what is measured; one that cannot be installed is
 # left out.
 bench: setup
