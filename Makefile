@@ -21,7 +21,7 @@ train: setup
 
 # Two processes, as the machine to be fast on has two cores.
 test: setup
-	$(RUN) -m pytest -m 'not slow' -n 2 --dist loadfile
+	$(RUN) -m pytest -m 'not slow' -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: setup
 	$(RUN) -m pytest -m slow
@@ -37,7 +37,7 @@ test-slurm: setup
 # as the two wheels are one module. It is of another TensorFlow than the pinned.
 # Without the variable libtpu asks Google Cloud for a TPU, for 100 s a process.
 test-tpu-wheel: $(VENV)-tpu/ready
-	TPU_LOAD_LIBRARY=0 $(VENV)-tpu/bin/python -m pytest -m 'not slow' -n 2 --dist loadfile
+	TPU_LOAD_LIBRARY=0 $(VENV)-tpu/bin/python -m pytest -m 'not slow' -n 2 --dist loadfile --no-loadscope-reorder
 
 $(VENV)-tpu/ready: setup.cfg constraints.txt
 	$(PYTHON) -m venv $(VENV)-tpu
