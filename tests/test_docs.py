@@ -52,7 +52,7 @@ RUN = {
     "python train.py --model=cnn --initial_model=runs/a:freeze=conv_*": (
         "--train_steps=20"
     ),
-    "python train.py --mode=scaling --model=cnn": "--scaling_secs=0.5",
+    "python train.py --mode=scaling --model=cnn": "--scaling_secs=1",
     "python -m training.report runs/a": "",
     "python -m training.report runs/a runs/b": "",
     "python -m training.report runs/a runs/b --output=compare.html": "",
