@@ -12,6 +12,7 @@ setup: $(READY)
 $(READY): setup.cfg constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "make: $(PYTHON) is older than 3.11; use make PYTHON=python3.11"; exit 2; }
+	@echo "Installing into $(VENV), once; takes a minute or two."
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[cpu,rehearsal,report,onnx,test,dev]'
 	@touch $@

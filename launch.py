@@ -204,7 +204,7 @@ def _run(
                 worker = WorkerProcess(
                     index,
                     command,
-                    environ={"TF_CONFIG": config},
+                    environ={"TF_CONFIG": config, "LAUNCHED": str(num_workers)},
                     cores=cores if options.pin == "true" else (),
                     log=Path(options.model_dir, "logs", f"worker-{index}.log"),
                     echo=_print,

@@ -169,6 +169,11 @@ class DatasetInfo:
                 f"info says task={self.task!r}: must be classification or "
                 "regression."
             )
+        if self.task == "classification" and self.num_classes < 1:
+            raise RequestError(
+                f"info says num_classes={self.num_classes}: a classification "
+                "must say how many there are."
+            )
         for split in ("train", "eval"):
             if self.num_examples.get(split, 0) < 1:
                 raise RequestError(

@@ -12,6 +12,8 @@ import tensorflow as tf
 from training import TrainConfig
 from training import workers
 
+_TRAIN = "train.py"
+
 
 def place(strategy: tf.distribute.Strategy) -> None:
     """Says on every worker where it takes part."""
@@ -70,7 +72,11 @@ def next_commands(
     endless = not config.learning_rate_schedule.startswith("cosine")
     if endless and not config.early_stopping:
         changed["train_steps"] = str(2 * config.train_steps)
-    words = _without(changed, sys.argv[1:])
+    # Set by the launcher: how many workers. It chooses the strategy itself.
+    launched = os.environ.get("LAUNCHED")
+    program = f"launch.py --num_workers={launched} --" if launched else _TRAIN
+    without = {*changed, "strategy"} if launched else changed
+    words = _without(without, sys.argv[1:])
     words += [f"--{name}={value}" for name, value in changed.items()]
     page = f"{model_dir}/report.html"
     if "report" not in config.callbacks:
@@ -78,7 +84,7 @@ def next_commands(
     lines = {
         "Look at it": f"{python} -m tensorboard.main --logdir {model_dir}",
         "As a page": page,
-        "Continue it": f"{python} train.py {shlex.join(words)}",
+        "Continue it": f"{python} {program} {shlex.join(words)}",
         "Exported": config.export and f"{model_dir}/export",
     }
     for label, text in lines.items():

@@ -220,10 +220,10 @@ def _check_same(before: Config, now: Config, fixed: tuple[str, ...]) -> None:
     for name in fixed:
         # Flags that came later are empty in an older run.
         if old.get(name, "") != new[name]:
+            other = "" if fixed == _EVALUATED else ", or another --model_dir"
             raise RequestError(
                 f"--{name}={_word(new[name])}: the run to continue has "
-                f"{_word(old.get(name))}; give the same, or choose another "
-                "--model_dir."
+                f"{_word(old.get(name))}; give the same{other}."
             )
 
 

@@ -42,8 +42,9 @@ def test_reads_class_weights() -> None:
         ("ranking", {"train": 1, "eval": 1}, "task='ranking'"),
         ("regression", {"train": 0, "eval": 1}, "train must have 1"),
         ("regression", {"train": 1}, "eval must have 1"),
+        ("classification", {"train": 1, "eval": 1}, "num_classes=0: a class"),
     ],
-    ids=["task", "empty", "missing"],
+    ids=["task", "empty", "missing", "classes"],
 )
 def test_rejects_bad_info(
     task: str, num_examples: dict[str, int], message: str

@@ -56,6 +56,20 @@ def test_commands_to_go_on(strategy_of, capsys, monkeypatch) -> None:
     assert exported.endswith("runs/a/export")
 
 
+def test_workers_of_the_launcher_go_on_by_it(
+    strategy_of, capsys, monkeypatch
+) -> None:
+    """`train.py` alone would be refused: it is told of no other worker."""
+    monkeypatch.setenv("LAUNCHED", "2")
+    words = ["train.py", "--strategy=multi_worker_mirrored", "--model=mlp"]
+    monkeypatch.setattr(sys, "argv", words)
+    announce.next_commands(strategy_of(1), "runs/a", TrainConfig(train_steps=9))
+    assert (
+        "launch.py --num_workers=2 -- --model=mlp --model_dir=runs/a "
+        "--train_steps=18\n"
+    ) in capsys.readouterr().out
+
+
 def test_a_page_that_is_there_needs_no_command(strategy_of, capsys) -> None:
     config = TrainConfig(callbacks=("report",))
     announce.next_commands(strategy_of(1), "runs/a", config)
