@@ -109,10 +109,10 @@ def _read(name: str, environ: Mapping[str, str]) -> Cluster:
             found += " and this is not one of several tasks of srun"
         raise RequestError(
             f"--strategy=multi_worker_mirrored: {found}, so this would be a "
-            "lone worker; start it with python launch.py on one machine, or "
-            "the tasks with srun, or the pods of an indexed Kubernetes Job, or "
-            f"set TF_CONFIG in every process, as in {tf_config.EXAMPLE}, or "
-            "use --strategy=mirrored."
+            "lone worker; start python launch.py on one machine, or tasks with "
+            "srun, or pods of an indexed Kubernetes Job, or set TF_CONFIG in "
+            f"every process, as in {tf_config.EXAMPLE}, or use "
+            "--strategy=mirrored."
         )
     return cluster
 
